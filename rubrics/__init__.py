@@ -1,0 +1,141 @@
+"""Composable reward rubrics for LLM agents: trees of small, named judgements whose every number says where it came from."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from rubrics.containers import (
+    AllOf,
+    AnyOf,
+    Clip,
+    Container,
+    Fallback,
+    Gate,
+    Invert,
+    Map,
+    Product,
+    RubricDict,
+    RubricList,
+    Scale,
+    Sequential,
+    Switch,
+    Threaded,
+    Timeout,
+    WeightedSum,
+)
+from rubrics.delayed import ExponentialDiscountingTrajectoryRubric, TrajectoryRubric
+from rubrics.engine.frames import add_usage, current_episode
+from rubrics.episode import Episode, StepRewards
+from rubrics.evaluation import Evaluation, Usage, evaluation_of
+from rubrics.rubric import HookHandle, Rubric
+from rubrics.score import (
+    CaseError,
+    CreditError,
+    EpisodeError,
+    EpisodeOverError,
+    InvalidScoreError,
+    RubricError,
+    Score,
+    StateError,
+    StructureError,
+    Unscored,
+)
+from rubrics.session import BlockingSession, Session
+from rubrics.trajectory import Record, Step, Trajectory
+
+if TYPE_CHECKING:
+    from rubrics.credit import (
+        Broadcast,
+        ByEvidence,
+        Credit,
+        Discounted,
+        EqualSplit,
+        Terminal,
+        gae,
+        group_advantages,
+        returns_to_go,
+        shaped_rewards,
+    )
+
+__version__ = "0.1.0"
+
+_NUMPY = {  # resolved on first use, so that `import rubrics` does not import numpy
+    "Broadcast",
+    "ByEvidence",
+    "Credit",
+    "Discounted",
+    "EqualSplit",
+    "Terminal",
+    "gae",
+    "group_advantages",
+    "returns_to_go",
+    "shaped_rewards",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NUMPY:
+        return getattr(import_module("rubrics.credit"), name)
+    raise AttributeError(f"module 'rubrics' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+__all__ = [
+    "AllOf",
+    "AnyOf",
+    "BlockingSession",
+    "Broadcast",
+    "ByEvidence",
+    "CaseError",
+    "Clip",
+    "Container",
+    "Credit",
+    "CreditError",
+    "Discounted",
+    "Episode",
+    "EpisodeError",
+    "EpisodeOverError",
+    "EqualSplit",
+    "Evaluation",
+    "ExponentialDiscountingTrajectoryRubric",
+    "Fallback",
+    "Gate",
+    "HookHandle",
+    "InvalidScoreError",
+    "Invert",
+    "Map",
+    "Product",
+    "Record",
+    "Rubric",
+    "RubricDict",
+    "RubricError",
+    "RubricList",
+    "Scale",
+    "Score",
+    "Sequential",
+    "Session",
+    "StateError",
+    "Step",
+    "StepRewards",
+    "StructureError",
+    "Switch",
+    "Terminal",
+    "Threaded",
+    "Timeout",
+    "Trajectory",
+    "TrajectoryRubric",
+    "Unscored",
+    "Usage",
+    "WeightedSum",
+    "add_usage",
+    "current_episode",
+    "evaluation_of",
+    "gae",
+    "group_advantages",
+    "returns_to_go",
+    "shaped_rewards",
+]

@@ -1,0 +1,36 @@
+"""The command line as a whole: one file a subcommand."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rubrics.cli.rescore import rescore
+
+app = typer.Typer(
+    name="rubrics",
+    help="Composable reward rubrics for LLM agents.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,  # they can hold keys
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"rubrics {version('rubrics')}")
+        raise typer.Exit
+
+
+@app.callback()
+def rubrics(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Composable reward rubrics for LLM agents."""
+
+
+app.command()(rescore)

@@ -1,0 +1,351 @@
+"""The async driver: closures whose call is a coroutine for an outcome.
+
+Children of a concurrent container that are sync run first, in order (so that a cheap check that decides, or raises, never
+pays for a judge); the async ones then run as tasks. None of them outlives the call: when one raises, or the container is
+decided, the others are cancelled and awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from inspect import isawaitable
+from time import perf_counter
+from typing import Any
+
+from rubrics.engine import sync
+from rubrics.engine.frames import FRAME, Frame
+from rubrics.engine.loop import in_thread
+from rubrics.engine.plan import CONTAINER, CUSTOM, DELAYED, AsyncCall, Place
+from rubrics.evaluation import Evaluation
+from rubrics.score import Outcome, Unscored, checked, public
+
+
+def build(place: Place, recording: bool) -> AsyncCall:
+    """The async closure of any place, built on first use."""
+    key = "async recorded" if recording else "async bare"
+    call: AsyncCall | None = place.runs.get(key)
+    if call is None:
+        if not place.is_async:
+            call = hop(place, recording)
+            place.runs[key] = call
+            return call
+        if place.kind == CONTAINER:
+            call = container(place, recording)
+        elif place.kind == DELAYED:
+            call = delayed(place)
+        elif place.kind == CUSTOM:
+            call = custom(place, recording)
+        else:
+            call = leaf(place)
+        if place.node._forward_pre_hooks or place.node._forward_hooks:
+            call = hooked(place, call)
+        if recording:
+            call = recorded(place, call)
+        if place.remembered:
+            call = remembered(place, call)
+        place.runs[key] = call
+    return call
+
+
+def hop(place: Place, recording: bool) -> AsyncCall:
+    """A sync subtree within an async tree: run where we are, or, on the library's loop, in a worker thread."""
+    run = sync.build(place, recording)
+
+    async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        if FRAME.get().run.threads:  # type: ignore[union-attr]
+            return await apart(run, action, observation, last)
+        return run(action, observation, last)
+
+    return call
+
+
+async def apart(run: Callable[..., Any], *args: Any) -> Any:
+    """Run a part of the tree in a worker thread; what it records is attached when it is done, never after a cancellation."""
+    frame = FRAME.get()
+    assert frame is not None
+    if frame.record is None:
+        return await in_thread(run, *args)
+    aside = Frame(frame.run, frame.place, Evaluation(frame.record.path, frame.record.kind))
+    aside.counts = frame.counts
+    token = FRAME.set(aside)
+    try:
+        value = await in_thread(run, *args)
+    finally:
+        FRAME.reset(token)
+    assert aside.record is not None
+    frame.record.children.extend(aside.record.children)
+    frame.record.own_usage = frame.record.own_usage + aside.record.own_usage
+    return value
+
+
+async def plainly(place: Place, function: Callable[..., Any], *args: Any) -> Any:
+    """Call user code of an async place: its awaitable is awaited; plain code runs in a thread on the library's loop."""
+    frame = FRAME.get()
+    if frame is not None and frame.run.threads and not asyncio.iscoroutinefunction(function):
+        value = await in_thread(function, *args)
+    else:
+        value = function(*args)
+    if isawaitable(value):
+        value = await value
+    return value
+
+
+def leaf(place: Place) -> AsyncCall:
+    node, index, who = place.node, place.index, place.who
+
+    async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        try:
+            value = await plainly(place, node.forward, action, observation)
+            if value.__class__ is not float or value - value != 0.0:
+                value = checked(value, who)
+        except Exception as error:
+            value = sync.failed(place, error)
+        last[index] = value
+        return value  # type: ignore[no-any-return]
+
+    return call
+
+
+def custom(place: Place, recording: bool) -> AsyncCall:
+    node = place.node
+
+    async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        frame, token = sync.enter(place, recording)
+        value: Any
+        try:
+            value = await plainly(place, node.forward, action, observation)
+            value = sync.concluded(place, frame, value)
+        except Exception as error:
+            sync.explain(frame, error)
+            value = sync.failed(place, error)
+        finally:
+            if token is not None:
+                FRAME.reset(token)
+            sync.discard_coroutines(frame)
+        last[place.index] = value
+        return value  # type: ignore[no-any-return]
+
+    return call
+
+
+def delayed(place: Place) -> AsyncCall:
+    node: Any = place.node
+    index, who = place.index, place.who
+
+    async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        run = FRAME.get().run  # type: ignore[union-attr]
+        run.episode.saw(node, action, observation)  # type: ignore[union-attr]
+        value: Any
+        if run.ending is None:
+            value = node._intermediate
+        else:
+            try:
+                value = checked(await plainly(place, node.score_trajectory, run.episode.pairs(node)), who)  # type: ignore[union-attr]
+            except Exception as error:
+                value = sync.failed(place, error)
+            run.episode.scored(node, value)  # type: ignore[union-attr]
+        last[index] = value
+        return value  # type: ignore[no-any-return]
+
+    return call
+
+
+def container(place: Place, recording: bool) -> AsyncCall:
+    node: Any = place.node
+    runs = [build(child, recording) for child in place.children]
+
+    def settle(values: list[Outcome], last: list[Outcome | None]) -> Outcome:
+        value: Outcome
+        try:
+            value = sync.combined(node.combine(values), place)
+        except Exception as error:
+            value = sync.failed(place, error)
+        last[place.index] = value
+        return value
+
+    async def around(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        child = place.children[0]
+        plain = None if child.is_async else sync.build(child, recording)
+
+        async def run() -> Outcome:
+            if plain is None:
+                return await runs[0](action, observation, last)
+            return await apart(plain, action, observation, last)  # type: ignore[no-any-return]
+
+        value = await node.around(run)
+        complete(place, recording)
+        return settle([value], last)
+
+    async def in_order(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        values: list[Outcome] = []
+        for i, run in enumerate(runs):
+            if node.catches and i == 0:
+                try:
+                    value = await run(action, observation, last)
+                except Exception as error:
+                    value = Unscored(f"{type(error).__name__}: {error}", {"error": type(error).__name__})
+            else:
+                value = await run(action, observation, last)
+            values.append(value)
+            if node.stop(value):
+                sync.skip_rest(place, i, recording)
+                break
+        return settle(values, last)
+
+    async def routed(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        chosen = sync.choose(place, action, observation)
+        value = await runs[chosen](action, observation, last)
+        complete(place, recording)
+        return settle([value], last)
+
+    async def together(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        values: list[Outcome | None] = [None] * len(runs)
+        threads = FRAME.get().run.threads  # type: ignore[union-attr]
+        tasks: list[int] = []
+        for i, child in enumerate(place.children):
+            if child.is_async or threads:
+                tasks.append(i)
+                continue
+            value = values[i] = sync.build(child, recording)(action, observation, last)
+            if node.stops and node.stop(value):
+                tasks = []
+                break
+        if tasks:
+            await all_of(node, runs, tasks, values, action, observation, last)
+        if recording:
+            complete(place, recording)
+        return settle([value for value in values if value is not None], last)
+
+    if node.around is not None:
+        return around
+    if node.routes:
+        return routed
+    return together if node.concurrent else in_order
+
+
+class _Decided(Exception):
+    """One child's outcome is enough."""
+
+
+async def all_of(
+    node: Any, runs: list[AsyncCall], which: list[int], values: list[Outcome | None], *args: Any
+) -> None:
+    """Run async children at once and fill in their values; stop at the first exception, or when the node is decided."""
+    if len(which) == 1:
+        values[which[0]] = await runs[which[0]](*args)
+        return
+
+    async def watched(i: int) -> None:
+        value = values[i] = await runs[i](*args)
+        if node.stops and node.stop(value):
+            raise _Decided
+
+    tasks = [asyncio.create_task(watched(i)) for i in which]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        pending = [task for task in tasks if not task.done()]
+        for task in pending:
+            task.cancel()
+        if pending:
+            await asyncio.gather(*pending, return_exceptions=True)
+    errors = [error for task in tasks if not task.cancelled() and (error := task.exception()) is not None]
+    if any(isinstance(error, _Decided) for error in errors):
+        return
+    if errors:
+        raise errors[0]
+
+
+def complete(place: Place, recording: bool) -> None:
+    """Put the records of the children in the declared order, with a skipped one for each child that was not reached."""
+    if not recording:
+        return
+    frame = FRAME.get()
+    assert frame is not None and frame.record is not None
+    parent = frame.record
+    made = {record.path.rpartition(".")[2]: record for record in parent.children}
+    parent.children = []
+    for child in place.children:
+        record = made.get(child.name)
+        if record is None:
+            sync.skip(child)
+        else:
+            parent.children.append(record)
+
+
+def hooked(place: Place, inner: AsyncCall) -> AsyncCall:
+    node = place.node
+    before, after = list(node._forward_pre_hooks.values()), list(node._forward_hooks.values())
+
+    async def run(hooks: list[Callable[..., Any]], *args: Any) -> None:
+        try:
+            for hook in hooks:
+                await plainly(place, hook, node, *args)
+        except Exception as error:
+            sync.annotate(place, error)
+            raise
+
+    async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        await run(before, action, observation)
+        value = await inner(action, observation, last)
+        await run(after, action, observation, public(value))
+        return value
+
+    return call
+
+
+def recorded(place: Place, inner: AsyncCall) -> AsyncCall:
+    async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        outer = FRAME.get()
+        record = outer.open_record(place)  # type: ignore[union-attr]
+        sync.stash(outer, place, record, action, observation)  # type: ignore[arg-type]
+        token = FRAME.set(Frame(outer.run, place, record))  # type: ignore[union-attr]
+        start = perf_counter()
+        try:
+            outcome = await inner(action, observation, last)
+            record.settle(outcome)
+        except asyncio.CancelledError:
+            record.reason = "cancelled"
+            raise
+        except BaseException as error:
+            record.fail(error)
+            raise
+        finally:
+            record.duration = perf_counter() - start
+            FRAME.reset(token)
+        return outcome
+
+    return call
+
+
+def remembered(place: Place, inner: AsyncCall) -> AsyncCall:
+    index = place.index
+
+    async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        outer = FRAME.get()
+        assert outer is not None
+        memo = outer.run.memo
+        assert memo is not None
+        key = (index, id(action), id(observation))
+        while (entry := memo.get(key)) is not None:
+            if entry.__class__ is tuple:
+                return sync.recall(outer, place, entry, last)
+            await asyncio.shield(entry)  # it runs elsewhere in this step; if it is cancelled there, it is run here
+        flight = memo[key] = asyncio.get_running_loop().create_future()
+        value: Any
+        try:
+            value = await inner(action, observation, last)
+        except Exception as error:
+            value = sync.Failure(error)
+        except BaseException:
+            del memo[key]
+            flight.set_result(None)
+            raise
+        sync.remember(outer, key, value, action, observation)
+        flight.set_result(None)
+        if value.__class__ is sync.Failure:
+            raise value.error
+        return value  # type: ignore[no-any-return]
+
+    return call

@@ -1,0 +1,129 @@
+"""Where a running node is: the context variable that nested calls, `memory` and the recorder look at."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from rubrics.evaluation import Evaluation, Usage
+from rubrics.score import Outcome, Unscored, is_pending
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from rubrics.engine.plan import Place, Plan
+    from rubrics.episode import Episode
+
+
+class Run:
+    """One evaluation of a plan.
+
+    Attributes:
+        plan, episode: what is run, and in which episode (None: the root's default one, made when somebody asks).
+        memo, records: outcomes and records of this step by (node, action, observation); None where no node can be asked
+            twice. A future stands for a node that is running.
+        ending: how the episode ends with this step; None while it goes on.
+        recording: whether records are kept.
+        threads: whether plain forwards are sent to worker threads (on the library's own loop).
+        open: whether calls of nodes are nested in this run; False once it is over.
+        last: outcomes by node index.
+    """
+
+    __slots__ = ("ending", "episode", "last", "lock", "memo", "open", "plan", "record", "recording", "records", "threads")
+
+    def __init__(self, plan: Plan, episode: Episode | None, recording: bool = False, threads: bool = False) -> None:
+        self.plan = plan
+        self.episode = episode
+        self.recording = recording
+        self.threads = threads
+        self.memo: dict[tuple[int, int, int], Any] | None = {} if plan.remembers else None
+        self.records: dict[tuple[int, int, int], Evaluation] = {}
+        self.ending: str | None = None
+        self.open = plan.nests
+        self.last: list[Outcome | None] = [None] * plan.size
+        self.record: Evaluation | None = None
+        self.lock = Lock() if threads else None
+
+
+class Frame:
+    """One node at work within a run; what its forward calls is noted here."""
+
+    __slots__ = ("coroutines", "counts", "pending", "place", "record", "run", "unscored")
+
+    def __init__(self, run: Run, place: Place | None = None, record: Evaluation | None = None) -> None:
+        self.run = run
+        self.place = place
+        self.record = record
+        self.pending: bool = False
+        self.unscored: list[tuple[str, Unscored]] | None = None
+        self.coroutines: list[Coroutine[Any, Any, Any]] | None = None
+        self.counts: dict[str, int] | None = None
+
+    def note(self, place: Place, outcome: Outcome) -> None:
+        """Remember what a child answered to a custom forward."""
+        if outcome.__class__ is not float:
+            if isinstance(outcome, Unscored):
+                self.unscored = [*(self.unscored or ()), (place.name, outcome)]
+            elif is_pending(outcome):
+                self.pending = True
+
+    def open_record(self, place: Place) -> Evaluation:
+        """A new record for a child of this frame's node, already in its place in the tree."""
+        parent = self.record
+        if parent is None:
+            record = Evaluation("", place.kind_name)
+            self.run.record = record
+            return record
+        path = self._path_of(place, parent)
+        record = Evaluation(path, place.kind_name)
+        parent.children.append(record)
+        return record
+
+    def repeat_record(self, place: Place, record: Evaluation) -> None:
+        """Show a node again that was run elsewhere in this step."""
+        parent = self.record
+        if parent is None:
+            self.run.record = record.repeat("")
+        else:
+            parent.children.append(record.repeat(self._path_of(place, parent)))
+
+    def _path_of(self, place: Place, parent: Evaluation) -> str:
+        mine = self.place
+        path = place.path
+        assert mine is not None
+        if not mine.custom and parent.path == mine.path:
+            return path
+        if mine.path and not path.startswith(f"{mine.path}."):  # a node from another branch
+            path = f"{parent.path}.{place.name}"
+        elif parent.path != mine.path:  # below an ``x#2``
+            path = f"{parent.path}{path[len(mine.path) :]}"
+        if not mine.custom:
+            return path
+        counts = self.counts
+        if counts is None:
+            counts = self.counts = {}
+        n = counts[path] = counts.get(path, 0) + 1
+        return path if n == 1 else f"{path}#{n}"
+
+
+FRAME: ContextVar[Frame | None] = ContextVar("rubrics_frame", default=None)
+
+
+def keep_record(run: Run, error: BaseException) -> None:
+    """Leave what was recorded on the exception that ended the run (see `evaluation_of`)."""
+    if run.record is not None and not hasattr(error, "_rubrics_evaluation"):
+        error._rubrics_evaluation = run.record  # type: ignore[attr-defined]
+
+
+def current_episode() -> Episode | None:
+    """The episode of the run that is going on here, or None outside a run."""
+    frame = FRAME.get()
+    return None if frame is None else frame.run.episode
+
+
+def add_usage(usage: Usage) -> None:
+    """Add what a model call cost to the record of the node that is running (ignored where nothing is recorded)."""
+    frame = FRAME.get()
+    if frame is not None and frame.record is not None:
+        frame.record.own_usage = frame.record.own_usage + usage

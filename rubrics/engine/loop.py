@@ -1,0 +1,119 @@
+"""The library's own event loop and worker threads: for sync callers of async trees, and for leaves that block."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class _Workers:
+    """Daemon threads, as many as are busy at once.
+
+    A fixed pool could deadlock (a leaf may call `evaluate_sync`, which needs a thread itself), and the interpreter would
+    wait at its exit for a leaf that hangs.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._ready = threading.Condition()
+        self._idle = 0
+
+    def submit(self, job: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        with self._ready:
+            self._jobs.append((future, job))
+            if self._idle >= len(self._jobs):
+                self._ready.notify()
+                return future
+        threading.Thread(target=self._work, name="rubrics-worker", daemon=True).start()
+        return future
+
+    def _work(self) -> None:
+        while True:
+            with self._ready:
+                while not self._jobs:
+                    self._idle += 1
+                    woken = self._ready.wait(timeout=30.0)
+                    self._idle -= 1
+                    if not woken and not self._jobs:
+                        return
+                future, job = self._jobs.popleft()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(job())
+                except BaseException as error:
+                    future.set_exception(error)
+            del future, job
+
+
+class _Library:
+    """One loop thread and one set of workers a process, made when first needed."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.workers = _Workers()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread: threading.Thread | None = None
+
+    def running_loop(self) -> asyncio.AbstractEventLoop:
+        with self.lock:
+            if self.loop is None:
+                self.loop = asyncio.new_event_loop()
+                self.thread = threading.Thread(target=self._serve, args=(self.loop,), name="rubrics-loop", daemon=True)
+                self.thread.start()
+            return self.loop
+
+    @staticmethod
+    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+
+
+_library = _Library()
+
+
+def _renew() -> None:
+    """Threads do not survive a fork; the child starts with none."""
+    global _library
+    _library = _Library()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
+def block(function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+    """Run a coroutine function on the library's loop and wait for it in this thread, with this thread's context.
+
+    Called on the library's own loop thread (an async leaf that blocks), it uses a fresh loop in a thread of its own.
+    """
+    library = _library
+    loop = library.running_loop()
+    if threading.current_thread() is library.thread:
+        context = copy_context()
+        return library.workers.submit(lambda: context.run(asyncio.run, function(*args))).result()
+    future = asyncio.run_coroutine_threadsafe(function(*args), loop)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def on_library_loop() -> bool:
+    """Whether this thread is the library's loop or one of its workers."""
+    return threading.current_thread().name.startswith("rubrics-")
+
+
+async def in_thread(function: Callable[..., T], *args: Any) -> T:
+    """Run a function in a worker thread with a copy of this context. When cancelled, the thread is left to finish alone."""
+    context = copy_context()
+    return await asyncio.wrap_future(_library.workers.submit(lambda: context.run(function, *args)))

@@ -1,0 +1,148 @@
+"""A tree compiled for running: one `Place` for each place in the tree, and what the tree as a whole needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from rubrics.engine.frames import Frame, Run
+from rubrics.score import Outcome, StructureError
+
+if TYPE_CHECKING:
+    from rubrics.rubric import Rubric
+
+SyncCall: TypeAlias = "Callable[[Any, Any, list[Outcome | None]], Outcome]"
+AsyncCall: TypeAlias = "Callable[[Any, Any, list[Outcome | None]], Coroutine[Any, Any, Outcome]]"
+
+LEAF, CONTAINER, CUSTOM, DELAYED, HOLDER = "leaf", "container", "custom", "delayed", "holder"
+
+_ticks = count(1).__next__
+
+
+class Place:
+    """One place in the tree; a node used twice has two places and one index.
+
+    Attributes:
+        node, path, name, index: the node, where it is, and its number among the distinct nodes.
+        kind: leaf, container, custom (a forward that calls children), delayed, or holder (RubricList, RubricDict).
+        is_async: whether this node or any below it is async.
+        delays: whether this node or any below it is delayed.
+        remembered: whether its outcome is kept for the rest of the step.
+    """
+
+    __slots__ = (
+        "children",
+        "custom",
+        "delays",
+        "descendants",
+        "index",
+        "is_async",
+        "kind",
+        "kind_name",
+        "name",
+        "node",
+        "path",
+        "remembered",
+        "runs",
+    )
+
+    def __init__(self, node: Rubric, path: str, index: int) -> None:
+        self.node = node
+        self.path = path
+        self.name = path.rpartition(".")[2]
+        self.index = index
+        self.kind: str = node._kind()
+        self.kind_name = type(node).__name__
+        self.custom = self.kind == CUSTOM
+        self.children: list[Place] = []
+        self.is_async = node._own_async()
+        self.delays = node._is_delayed()
+        self.remembered = False
+        self.descendants: dict[int, Place] = {}
+        self.runs: dict[str, Any] = {}
+
+    def who(self) -> str:
+        """How messages name this node."""
+        return f"{self.path} ({self.kind_name})" if self.path else f"{self.kind_name} (root)"
+
+    def __iter__(self) -> Iterator[Place]:
+        yield self
+        for child in self.children:
+            yield from child
+
+
+class Plan:
+    """A compiled tree.
+
+    Attributes:
+        root: the place of the root.
+        size: distinct nodes.
+        is_async: whether a call of the root returns a coroutine.
+        stateful: whether the tree sees every step of an episode (delayed nodes, or nodes that observe).
+        nests: whether nodes can be called from within a forward.
+        remembers: whether outcomes are kept during a step.
+        observers: nodes with an `observe`.
+        self_stateful: nodes that keep state on themselves (they override `reset`).
+        last, stamp: outcomes of the latest run that was finished, and when that was.
+    """
+
+    def __init__(self, root: Rubric) -> None:
+        self.by_node: dict[int, list[Place]] = {}
+        self.root = self._place(root, "", set())
+        self.size = len(self.by_node)
+        places = list(self.root)
+        nodes = [group[0].node for group in self.by_node.values()]
+        self.is_async = self.root.is_async
+        self.delays = self.root.delays
+        self.observers = [node for node in nodes if node._observes()]
+        self.self_stateful = [node for node in nodes if node._keeps_state()]
+        self.stateful = self.delays or bool(self.observers)
+        self.nests = any(place.custom for place in places)
+        self._mark_remembered(self.root, under_custom=False)
+        self.remembers = any(place.remembered for place in places)
+        self.last: list[Outcome | None] = [None] * self.size
+        self.stamp = 0
+        self._frame: Frame | None = None
+        for group in self.by_node.values():
+            group[0].node._homes.append((self, group[0].index))
+
+    def _place(self, node: Rubric, path: str, above: set[int]) -> Place:
+        if "_rubric_children" not in node.__dict__:
+            raise StructureError(f"{type(node).__name__}.__init__ must call super().__init__() before anything else")
+        node._validate_structure()
+        group = self.by_node.setdefault(id(node), [])
+        place = Place(node, path, group[0].index if group else len(self.by_node) - 1)
+        group.append(place)
+        for name, child in node._rubric_children.items():
+            below = self._place(child, f"{path}.{name}" if path else name, above)
+            place.children.append(below)
+            place.is_async = place.is_async or below.is_async
+            place.delays = place.delays or below.delays
+            place.descendants.setdefault(id(child), below)
+        for below in place.children:
+            for key, deeper in below.descendants.items():
+                place.descendants.setdefault(key, deeper)
+        return place
+
+    def _mark_remembered(self, place: Place, under_custom: bool) -> None:
+        shared = len(self.by_node[id(place.node)]) > 1
+        rescored = self.delays and place.kind in (LEAF, CUSTOM) and not place.delays
+        place.remembered = shared or under_custom or rescored
+        for child in place.children:
+            self._mark_remembered(child, under_custom or place.custom)
+
+    def begin(self) -> tuple[Run, Frame, list[Outcome | None]]:
+        """What one bare sync run needs. Where nothing can be nested in a run or remembered, all runs share a frame."""
+        if self.nests or self.remembers:
+            run = Run(self, None)
+            return run, Frame(run), run.last
+        frame = self._frame
+        if frame is None:
+            frame = self._frame = Frame(Run(self, None))
+        return frame.run, frame, [None] * self.size
+
+    def finished(self, last: list[Outcome | None]) -> None:
+        """Make a run's outcomes the latest ones."""
+        self.last = last
+        self.stamp = _ticks()

@@ -1,0 +1,404 @@
+"""The sync driver: closures that return an outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from rubrics.engine.frames import FRAME, Frame
+from rubrics.engine.plan import CONTAINER, CUSTOM, DELAYED, Place, SyncCall
+from rubrics.score import InvalidScoreError, Outcome, Score, Unscored, checked, public
+
+if TYPE_CHECKING:
+    from rubrics.evaluation import Evaluation
+
+
+def build(place: Place, recording: bool) -> SyncCall:
+    """The closure of a place whose subtree is sync, built on first use."""
+    key = "recorded" if recording else "bare"
+    call: SyncCall | None = place.runs.get(key)
+    if call is None:
+        if place.kind == CONTAINER:
+            call = container(place, [build(child, recording) for child in place.children], recording)
+        elif place.kind == DELAYED:
+            call = delayed(place)
+        elif place.kind == CUSTOM:
+            call = custom(place, recording)
+        else:
+            call = leaf(place)
+        if place.node._forward_pre_hooks or place.node._forward_hooks:
+            call = hooked(place, call)
+        if recording:
+            call = recorded(place, call)
+        if place.remembered:
+            call = remembered(place, call)
+        place.runs[key] = call
+    return call
+
+
+def failed(place: Place, error: Exception) -> Outcome:
+    """What an exception out of a forward means: unscored if it says so; else it goes on with the node's path.
+
+    Raises:
+        Exception: the error itself, with a note that names the node (once, the innermost).
+    """
+    if isinstance(error, Unscored):
+        return Unscored(error.reason, error.metadata)
+    annotate(place, error)
+    raise error
+
+
+def annotate(place: Place, error: BaseException) -> None:
+    """Note the path of the node on an exception, unless an inner node did."""
+    if not hasattr(error, "_rubrics_path"):
+        error.add_note(f"in rubric {place.who()}")
+        error._rubrics_path = place.path or place.kind_name  # type: ignore[attr-defined]
+
+
+def leaf(place: Place) -> SyncCall:
+    node, index, who = place.node, place.index, place.who
+
+    def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        try:
+            value = node.forward(action, observation)
+            if value.__class__ is not float or value - value != 0.0:
+                value = checked(value, who)
+        except Exception as error:
+            value = failed(place, error)
+        last[index] = value
+        return value  # type: ignore[no-any-return]
+
+    return call
+
+
+def container(place: Place, runs: list[SyncCall], recording: bool) -> SyncCall:
+    node: Any = place.node
+    index, stop, combine = place.index, node.stop, node.combine
+
+    def settle(values: list[Outcome], last: list[Outcome | None]) -> Outcome:
+        value: Outcome
+        try:
+            value = combine(values)
+            if value.__class__ is not float or value - value != 0.0:  # type: ignore[operator]
+                value = combined(value, place)
+        except Exception as error:
+            value = failed(place, error)
+        last[index] = value
+        return value
+
+    if node.routes:
+
+        def routed(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+            chosen = choose(place, action, observation)
+            for i, child in enumerate(place.children):
+                if i == chosen:
+                    values = [runs[i](action, observation, last)]
+                elif recording:
+                    skip(child)
+            return settle(values, last)
+
+        return routed
+
+    if node.catches:
+
+        def caught(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+            values: list[Outcome] = []
+            for i, run in enumerate(runs):
+                values.append(attempt(run, action, observation, last) if i == 0 else run(action, observation, last))
+                if stop(values[-1]):
+                    skip_rest(place, i, recording)
+                    break
+            return settle(values, last)
+
+        return caught
+
+    if node.stops:
+
+        def ordered(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+            values: list[Outcome] = []
+            for run in runs:
+                value = run(action, observation, last)
+                values.append(value)
+                if stop(value):
+                    skip_rest(place, len(values) - 1, recording)
+                    break
+            return settle(values, last)
+
+        return ordered
+
+    if len(runs) == 1:
+        only = runs[0]
+
+        def single(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+            return settle([only(action, observation, last)], last)
+
+        return single
+
+    def every(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        return settle([run(action, observation, last) for run in runs], last)
+
+    return every
+
+
+def attempt(run: SyncCall, action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+    """A child whose exceptions its parent takes for unscored."""
+    try:
+        return run(action, observation, last)
+    except Exception as error:
+        return Unscored(f"{type(error).__name__}: {error}", {"error": type(error).__name__})
+
+
+def choose(place: Place, action: Any, observation: Any) -> int:
+    """The index of the child that a routing container picks."""
+    node: Any = place.node
+    try:
+        name = node.route(action, observation)
+    except Exception as error:
+        annotate(place, error)
+        raise
+    return next(i for i, child in enumerate(place.children) if child.name == name)
+
+
+def skip_rest(place: Place, reached: int, recording: bool) -> None:
+    """Record the children after the last one that was reached as skipped."""
+    if recording:
+        for child in place.children[reached + 1 :]:
+            skip(child)
+
+
+def skip(place: Place) -> None:
+    frame = FRAME.get()
+    assert frame is not None
+    _skip(place, frame.open_record(place))
+
+
+def _skip(place: Place, record: Evaluation) -> None:
+    from rubrics.evaluation import Evaluation
+
+    for child in place.children:
+        below = Evaluation(record.path + child.path[len(place.path) :], child.kind_name)
+        record.children.append(below)
+        _skip(child, below)
+
+
+def combined(value: object, place: Place) -> Outcome:
+    """Check what a container's rule gave."""
+    if isinstance(value, Unscored):
+        return value
+    try:
+        return checked(value, place.who)
+    except InvalidScoreError as error:
+        raise InvalidScoreError(str(error).replace("forward returned", "the combination of its children gave")) from None
+
+
+def custom(place: Place, recording: bool) -> SyncCall:
+    node = place.node
+
+    def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        frame, token = enter(place, recording)
+        value: Any
+        try:
+            value = node.forward(action, observation)
+            value = concluded(place, frame, value)
+        except Exception as error:
+            explain(frame, error)
+            value = failed(place, error)
+        finally:
+            if token is not None:
+                FRAME.reset(token)
+            discard_coroutines(frame)
+        last[place.index] = value
+        return value  # type: ignore[no-any-return]
+
+    return call
+
+
+def enter(place: Place, recording: bool) -> tuple[Frame, Any]:
+    """The frame of a custom forward: the recorder's, which stands already, or a new one."""
+    outer = FRAME.get()
+    assert outer is not None
+    if recording and outer.place is place:
+        return outer, None
+    frame = Frame(outer.run, place)
+    return frame, FRAME.set(frame)
+
+
+def concluded(place: Place, frame: Frame, value: object) -> Outcome:
+    """The outcome of a custom forward, given what its children answered."""
+    outcome = checked(value, place.who)
+    if isinstance(outcome, Unscored) and outcome.reason is None and frame.unscored:
+        reasons = "; ".join(f"{name} is unscored: {child.reason or 'no reason given'}" for name, child in frame.unscored)
+        return Unscored(reasons)
+    if frame.pending and outcome.__class__ is float:
+        return Score(outcome, pending=True)  # type: ignore[arg-type]
+    return outcome
+
+
+def explain(frame: Frame, error: Exception) -> None:
+    """Say which child is behind a TypeError: arithmetic with an unscored child, or with one that was not awaited."""
+    if not isinstance(error, TypeError):
+        return
+    for name, child in frame.unscored or ():
+        error.add_note(f"child {name!r} is unscored, which is None here: {child.reason or 'no reason given'}")
+    for coroutine in frame.coroutines or ():
+        if coroutine.cr_frame is not None and coroutine.cr_frame.f_lasti <= 0:  # type: ignore[attr-defined]
+            error.add_note("an async child was called without await; write `async def forward` and await it")
+            return
+
+
+def discard_coroutines(frame: Frame) -> None:
+    """Close what an async child handed to a forward that never awaited it."""
+    from inspect import CORO_CREATED, getcoroutinestate
+
+    for coroutine in frame.coroutines or ():
+        if getcoroutinestate(coroutine) == CORO_CREATED:
+            coroutine.close()
+
+
+def delayed(place: Place) -> SyncCall:
+    node: Any = place.node
+    index, who = place.index, place.who
+
+    def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        frame = FRAME.get()
+        run = frame.run  # type: ignore[union-attr]
+        run.episode.saw(node, action, observation)  # type: ignore[union-attr]
+        value: Any
+        if run.ending is None:
+            value = node._intermediate
+        else:
+            try:
+                value = checked(node.score_trajectory(run.episode.pairs(node)), who)  # type: ignore[union-attr]
+            except Exception as error:
+                value = failed(place, error)
+            run.episode.scored(node, value)  # type: ignore[union-attr]
+        last[index] = value
+        return value  # type: ignore[no-any-return]
+
+    return call
+
+
+def hooked(place: Place, inner: SyncCall) -> SyncCall:
+    node = place.node
+    before, after = list(node._forward_pre_hooks.values()), list(node._forward_hooks.values())
+
+    def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        run_hooks(place, before, action, observation)
+        value = inner(action, observation, last)
+        run_hooks(place, after, action, observation, public(value))
+        return value
+
+    return call
+
+
+def run_hooks(place: Place, hooks: list[Callable[..., Any]], *args: Any) -> None:
+    try:
+        for hook in hooks:
+            hook(place.node, *args)
+    except Exception as error:
+        annotate(place, error)
+        raise
+
+
+def recorded(place: Place, inner: SyncCall) -> SyncCall:
+    def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        outer = FRAME.get()
+        record = outer.open_record(place)  # type: ignore[union-attr]
+        stash(outer, place, record, action, observation)  # type: ignore[arg-type]
+        token = FRAME.set(Frame(outer.run, place, record))  # type: ignore[union-attr]
+        start = perf_counter()
+        try:
+            outcome = inner(action, observation, last)
+            record.settle(outcome)
+        except BaseException as error:
+            record.fail(error)
+            raise
+        finally:
+            record.duration = perf_counter() - start
+            FRAME.reset(token)
+        return outcome
+
+    return call
+
+
+class Failure:
+    """An exception in the memo."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def remembered(place: Place, inner: SyncCall) -> SyncCall:
+    index = place.index
+
+    def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        outer = FRAME.get()
+        assert outer is not None
+        run = outer.run
+        memo = run.memo
+        assert memo is not None
+        key = (index, id(action), id(observation))
+        flight: Future[None] | None = None
+        if run.lock is None:
+            entry = memo.get(key)
+        else:  # worker threads of one step may ask for the same node
+            while True:
+                with run.lock:
+                    entry = memo.get(key)
+                    if entry is None:
+                        flight = memo[key] = Future()
+                        break
+                if entry.__class__ is tuple:
+                    break
+                entry.result()
+        if entry is not None:
+            return recall(outer, place, entry, last)
+        value: Any
+        try:
+            value = inner(action, observation, last)
+        except Exception as error:
+            value = Failure(error)
+        except BaseException:
+            if flight is not None:
+                del memo[key]
+                flight.set_result(None)
+            raise
+        remember(outer, key, value, action, observation)
+        if flight is not None:
+            flight.set_result(None)
+        if value.__class__ is Failure:
+            raise value.error
+        return value  # type: ignore[no-any-return]
+
+    return call
+
+
+def stash(outer: Frame, place: Place, record: Evaluation, action: Any, observation: Any) -> None:
+    """Keep the record of a node that may be shown again in this step."""
+    if place.remembered:
+        outer.run.records[(place.index, id(action), id(observation))] = record
+
+
+def remember(outer: Frame, key: tuple[int, int, int], value: Any, action: Any, observation: Any) -> None:
+    """Keep an outcome and its record for this step; the objects too, so that their ids stay theirs."""
+    run = outer.run
+    run.memo[key] = (value, run.records.get(key), action, observation)  # type: ignore[index]
+
+
+def recall(outer: Frame, place: Place, entry: tuple[Any, ...], last: list[Outcome | None]) -> Outcome:
+    value, record = entry[0], entry[1]
+    if outer.run.recording:
+        if record is not None:
+            outer.repeat_record(place, record)
+        else:  # kept from a step that was not recorded
+            again = outer.open_record(place)
+            if value.__class__ is not Failure:
+                again.settle(value)
+    if value.__class__ is Failure:
+        raise value.error
+    last[place.index] = value
+    return value  # type: ignore[no-any-return]

@@ -1,0 +1,25 @@
+"""Trajectory files: one reader a format, found by what a file holds.
+
+    for item in read(["runs.jsonl", "airline.json"]):
+        if isinstance(item, FormatProblem):
+            print(item)          # airline.json:812: reward: expected a number, found "1"
+        else:
+            score(item)          # a Trajectory
+
+A record that cannot be read is reported with its file and line and never hides the others. A reader for another format
+is one function with a decorator, see `reader`.
+"""
+
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed
+from rubrics.formats.registry import Reader, formats, read, reader
+from rubrics.formats.source import Source
+
+__all__ = ["FormatError", "FormatProblem", "Parsed", "Reader", "Source", "formats", "read", "reader", "write_jsonl"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "write_jsonl":  # brings pydantic
+        from rubrics.formats.jsonl import write_jsonl
+
+        return write_jsonl
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

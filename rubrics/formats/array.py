@@ -1,0 +1,105 @@
+"""The elements of one large JSON array, one at a time."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from rubrics.formats.parsing import FormatError, Parsed, checked
+
+_CHUNK = 1 << 16
+_LITERAL = 32  # an error this close to the end of the buffer may be a number or a word that goes on
+
+
+def elements(file: BinaryIO) -> Iterator[Parsed]:
+    """The elements of the array that starts in `file`, each with its line.
+
+    The buffer grows to the largest element, not to the file. Raises FormatError, with the line, at the first thing that
+    is not JSON: behind it, nobody can say where the next element starts.
+    """
+    buffer = _Buffer(file)
+    buffer.skip("[")
+    follow = buffer.peek()
+    while follow != "]":
+        yield buffer.value()
+        follow = buffer.peek()
+        if follow == ",":
+            buffer.skip(",")
+        elif follow != "]":
+            raise buffer.error(f"not JSON: {follow!r} between two elements of the array" if follow else _CUT)
+    buffer.skip("]")
+    if rest := buffer.peek():
+        raise buffer.error(f"not JSON: {rest!r} behind the end of the array")
+
+
+_CUT = "the file ends in the middle of the array"
+
+
+class _Buffer:
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.decode = codecs.getincrementaldecoder("utf-8")().decode
+        self.json = json.JSONDecoder()
+        self.text, self.at, self.line = "", 0, 1
+        self.complete = False
+        self.bad_bytes: UnicodeDecodeError | None = None
+
+    def fill(self) -> None:
+        """Reads as much again as is left in the buffer, so that a large element costs time linear in its size."""
+        rest = self.text[self.at :]
+        data = self.file.read(max(_CHUNK, len(rest)))
+        self.complete = not data
+        try:
+            more = self.decode(data, final=self.complete)
+        except UnicodeDecodeError as error:
+            self.bad_bytes, self.complete = error, True
+            more = error.object[: error.start].decode()
+        self.text, self.at = rest + more, 0
+
+    def peek(self) -> str:
+        """The next character that is not white space, "" at the end of the file."""
+        while True:
+            while self.at < len(self.text):
+                character = self.text[self.at]
+                if character not in " \t\r\n":
+                    return character
+                self.line += character == "\n"
+                self.at += 1
+            if self.complete:
+                return ""
+            self.fill()
+
+    def skip(self, character: str) -> None:
+        if self.peek() != character:
+            raise self.error(f"not JSON: expected {character!r}")
+        self.at += 1
+
+    def value(self) -> Parsed:
+        self.peek()
+        while True:
+            try:
+                value, end = self.json.raw_decode(self.text, self.at)
+            except json.JSONDecodeError as error:
+                unfinished = error.msg.startswith("Unterminated") or error.pos > len(self.text) - _LITERAL
+                if self.complete or not unfinished:
+                    raise self.error(f"not JSON: {error.msg}" if not unfinished else _CUT, error.pos) from None
+            except (ValueError, RecursionError) as error:
+                raise self.error(f"JSON that cannot be read: {error}") from None
+            else:
+                if end < len(self.text) or self.complete:
+                    break
+            self.fill()
+        text, line = self.text[self.at : end], self.line
+        self.at, self.line = end, line + text.count("\n")
+        return checked(value, text, line)
+
+    def error(self, message: str, position: int | None = None) -> FormatError:
+        if self.bad_bytes is not None:
+            message = f"not UTF-8: {self.bad_bytes.reason}"
+            position = len(self.text)
+        if position is None:
+            return FormatError(message, self.line)
+        line = self.line + self.text.count("\n", self.at, position)
+        return FormatError(message + (f"; the element starts at line {self.line}" if line != self.line else ""), line)

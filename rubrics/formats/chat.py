@@ -1,0 +1,86 @@
+"""Steps out of a chat log in the form of OpenAI's Chat Completions.
+
+An assistant's message is an action, and the messages up to the next one (of users and tools) are its observation:
+
+    action       {"content": str | parts | None, "tool_calls": [{"id", "name", "arguments": {…}}, …]}
+    observation  {"messages": [{"role", "content", …}, …], "content": their text, "done": bool}
+
+`arguments` are parsed out of their JSON string, and stay that string where it is no JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rubrics.formats.parsing import FormatError
+from rubrics.trajectory import Record, Step
+
+
+def steps_from_chat(messages: Any, *, done: bool, place: str = "messages") -> tuple[Record, list[Step]]:
+    """The observation before the first action, and the steps; `done` is whether the last observation ended the episode.
+
+    Raises FormatError, naming the message as `place.index`, where the list is not a chat.
+    """
+    if not isinstance(messages, list):
+        raise FormatError(f"{place}: expected a list of chat messages, found {_short(messages)}")
+    actions: list[dict[str, Any]] = []
+    replies: list[list[dict[str, Any]]] = [[]]
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise FormatError(f"{place}.{index}: expected a message with a role, found {_short(message)}")
+        if message["role"] == "assistant":
+            actions.append(_action(message, f"{place}.{index}"))
+            replies.append([])
+        else:
+            replies[-1].append(message)
+    initial, *observations = [
+        Record(messages=group, content=_text(group), done=done and bool(actions) and number == len(actions))
+        for number, group in enumerate(replies)
+    ]
+    return initial, [Step(Record(action), reply) for action, reply in zip(actions, observations, strict=True)]
+
+
+def _action(message: Mapping[str, Any], place: str) -> dict[str, Any]:
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise FormatError(f"{place}.tool_calls: expected a list, found {_short(calls)}")
+    functions = [(call.get("id"), call.get("function")) if isinstance(call, dict) else (None, call) for call in calls]
+    if message.get("function_call"):  # the form before tool calls
+        functions.append((None, message["function_call"]))
+    tool_calls = []
+    for number, (call_id, function) in enumerate(functions):
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise FormatError(f"{place}.tool_calls.{number}: expected a function with a name, found {_short(function)}")
+        tool_calls.append({"id": call_id, "name": function["name"], "arguments": _arguments(function.get("arguments"))})
+    rest = {key: value for key, value in message.items() if key not in _READ}
+    return {"content": message.get("content"), "tool_calls": tool_calls, **rest}
+
+
+_READ = ("role", "content", "tool_calls", "function_call")
+
+
+def _arguments(value: Any) -> Any:
+    if not isinstance(value, str):
+        return {} if value is None else value
+    try:
+        return json.loads(value) if value.strip() else {}
+    except (ValueError, RecursionError):
+        return value
+
+
+def _text(messages: Sequence[Mapping[str, Any]]) -> str:
+    texts: list[str] = []
+    for message in messages:
+        content = message.get("content")
+        for part in content if isinstance(content, list) else [content]:
+            text = part.get("text") if isinstance(part, dict) else part
+            if isinstance(text, str):
+                texts.append(text)
+    return "\n\n".join(texts)
+
+
+def _short(value: Any) -> str:
+    text = "null" if value is None else repr(value)
+    return text if len(text) <= 60 else text[:60] + "…"

@@ -1,0 +1,29 @@
+"""Scoring recorded trajectories again, offline.
+
+    rubric = load_rubric("legal.py:make_rubric")
+    for row in rescore(read("runs.jsonl"), rubric):
+        print(row.id, row.recorded_reward, row.reward, row.status)
+
+`rubrics rescore` on the command line does the same and writes the rows to a file.
+"""
+
+from rubrics.rescoring.load import LoadError, load_rubric, load_types
+from rubrics.rescoring.rows import Row, read_rows
+from rubrics.rescoring.run import AssumedEnd, rescore, rescore_async, rescore_one, rescore_one_async
+from rubrics.rescoring.summary import Summary
+from rubrics.rescoring.types import Types
+
+__all__ = [
+    "AssumedEnd",
+    "LoadError",
+    "Row",
+    "Summary",
+    "Types",
+    "load_rubric",
+    "load_types",
+    "read_rows",
+    "rescore",
+    "rescore_async",
+    "rescore_one",
+    "rescore_one_async",
+]

@@ -1,0 +1,113 @@
+"""One trajectory under one tree: what is checked before, what becomes of it after."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from rubrics.episode import Episode
+from rubrics.evaluation import NO_USAGE, Usage, evaluation_of
+from rubrics.formats.parsing import FormatProblem
+from rubrics.rescoring.rows import Row, step_rewards_dict
+from rubrics.rescoring.types import RebuildError, Types
+from rubrics.rubric import Rubric
+from rubrics.score import RubricError
+from rubrics.trajectory import End, Step, Trajectory, read_end
+
+
+class ReplayError(RubricError, ValueError):
+    """A recording that contradicts itself: it goes on after an observation that ended the episode."""
+
+
+def keeps_state(rubric: Rubric) -> bool:
+    """Whether nodes of the tree keep state on themselves, so that it can serve one episode at a time only."""
+    return bool(rubric._compiled().self_stateful)
+
+
+class Replay:
+    """A trajectory, and the row that it becomes.
+
+    Attributes:
+        row: complete where there is nothing to score.
+        episode: the episode to run; None where there is nothing to score.
+        steps: the steps to take in it.
+        end: how to end it, unless an observation did.
+    """
+
+    def __init__(
+        self, trajectory: Trajectory | FormatProblem, rubric: Rubric, assume_end: End | None, types: Types | None
+    ) -> None:
+        self.episode: Episode | None = None
+        self.steps: list[Step] = []
+        self.end: End | None = None
+        if isinstance(trajectory, FormatProblem):
+            place = {"path": trajectory.path, "line": trajectory.line}
+            self.row = Row(None, "unreadable", reason=str(trajectory), source=place)
+            return
+        self.row = Row(
+            trajectory.id,
+            "unscored",
+            recorded_reward=trajectory.reward,
+            end=trajectory.end,
+            steps=len(trajectory.steps),
+            source=trajectory.source,
+        )
+        try:
+            initial, self.steps = (types or Types()).of(trajectory)
+            self.row.end = self.end = self._end(trajectory, assume_end)
+        except Exception as error:
+            self.fail(error)
+            return
+        if self.end is None:
+            self.row.status = "unfinished"
+            self.row.reason = "neither the recording nor the last observation says how the episode ended"
+        elif self.end in ("error", "abandoned"):
+            self.row.reason = f"the end of the recorded episode is {self.end!r}"
+        elif not self.steps:
+            self.row.reason = "the trajectory has no steps"
+        else:
+            self.episode = rubric.episode(task=trajectory.task, initial=initial, record=True)
+
+    def _end(self, trajectory: Trajectory, assumed: End | None) -> End | None:
+        """How the episode ended: the recording's own word, or that of the last observation, or what is assumed."""
+        for number, step in enumerate(self.steps[:-1], start=1):
+            if end := read_end(step.observation):
+                raise ReplayError(
+                    f"the recording goes on after its end: the observation of step {number} of {len(self.steps)} "
+                    f"says that the episode is over ({end})"
+                )
+        seen = read_end(self.steps[-1].observation) if self.steps else None
+        return trajectory.end or seen or assumed
+
+    def finish(self) -> None:
+        """Complete the row out of the episode, which is over."""
+        assert self.episode is not None
+        rewards = self.episode.rewards()
+        row = self.row
+        row.evaluation = self.episode.final
+        row.step_rewards = step_rewards_dict(rewards)
+        row.usage = self._usage(NO_USAGE)
+        row.reward = rewards.total
+        if rewards.total is not None:
+            row.status = "scored"
+            return
+        for number, evaluation in enumerate(self.episode.evaluations, start=1):
+            if evaluation.score is None:
+                row.reason = f"step {number} of {row.steps} is unscored: {evaluation.reason or 'no reason given'}"
+
+    def fail(self, error: Exception) -> None:
+        """Complete the row out of what the rubric, or the replay, raised."""
+        row = self.row
+        row.status, row.reward, row.step_rewards = "error", None, None
+        where = ""
+        if self.episode is not None:
+            row.evaluation = evaluation_of(error)
+            row.usage = self._usage(row.evaluation.usage if row.evaluation else NO_USAGE)
+            where = f"step {min(self.episode.steps + 1, row.steps)} of {row.steps}: "
+        own = isinstance(error, ReplayError | RebuildError)
+        message = str(error) if own else f"{type(error).__name__}: {error}"
+        row.reason = where + "; ".join([message, *getattr(error, "__notes__", ())])
+
+    def _usage(self, more: Usage) -> dict[str, float] | None:
+        assert self.episode is not None
+        usage = sum((evaluation.usage for evaluation in self.episode.evaluations), more)
+        return asdict(usage) if usage else None

@@ -1,0 +1,95 @@
+"""A row: what became of one trajectory in a rescoring run, as one line of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rubrics.evaluation import Evaluation
+from rubrics.formats.parsing import finite, json_line
+from rubrics.trajectory import End
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rubrics.episode import StepRewards
+
+Status = Literal["scored", "unscored", "unfinished", "error", "unreadable"]
+
+
+@dataclass(slots=True)
+class Row:
+    """The result of one trajectory: a reward, or the reason why there is none.
+
+    Attributes:
+        id: the trajectory's; None where the record could not be read.
+        status: `"scored"`; `"unscored"` (the rubric, or the way the episode ended, gives no reward); `"unfinished"`
+            (the recording does not say how the episode ended, so nothing was scored); `"error"` (the rubric raised, or
+            the recording contradicts itself); `"unreadable"`.
+        reward: the new reward of the episode; a number where the status is `"scored"`, and None otherwise.
+        recorded_reward: the reward that the recording came with; None where it had none.
+        end: how the episode ended, in this run.
+        steps: number of recorded steps.
+        reason: why there is no reward; for an error its type and message, the node and the step.
+        evaluation: the record of the last step that was scored; of an error, as far as it came.
+        step_rewards: `{"values", "emitted", "total", "kind", "reduction"}` as in `StepRewards`, None for NaN.
+        usage: what the model calls of all its steps cost; None where there were none.
+        source: where the trajectory was recorded or read.
+    """
+
+    id: str | None
+    status: Status
+    reward: float | None = None
+    recorded_reward: float | None = None
+    end: End | None = None
+    steps: int = 0
+    reason: str | None = None
+    evaluation: Evaluation | None = None
+    step_rewards: dict[str, Any] | None = None
+    usage: dict[str, Any] | None = None
+    source: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values. What nodes put into their metadata is written as well as JSON can; NaN and ±inf are None."""
+        from pydantic_core import to_jsonable_python
+
+        data = {field.name: getattr(self, field.name) for field in fields(self)}
+        data["evaluation"] = self.evaluation and self.evaluation.to_dict()
+        plain = to_jsonable_python(data, bytes_mode="base64", fallback=_as_text)
+        return finite(plain, [])  # type: ignore[no-any-return]
+
+    def to_json(self) -> bytes:
+        """One line of JSONL."""
+        return json_line(self.to_dict())
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Row:
+        """The row that `to_dict` wrote."""
+        evaluation = data.get("evaluation")
+        return cls(**{**data, "evaluation": Evaluation.from_dict(evaluation) if evaluation else None})
+
+
+def _as_text(value: Any) -> Any:
+    tolist = getattr(value, "tolist", None)  # numpy's arrays and scalars
+    return tolist() if callable(tolist) else repr(value)
+
+
+def step_rewards_dict(rewards: StepRewards) -> dict[str, Any]:
+    """Step rewards as JSON values, None for NaN."""
+    return {
+        "values": finite(rewards.values.tolist(), []),
+        "emitted": finite(rewards.emitted.tolist(), []),
+        "total": rewards.total,
+        "kind": rewards.kind,
+        "reduction": rewards.reduction,
+    }
+
+
+def read_rows(path: str | Path) -> Iterator[Row]:
+    """The rows of a file that a run wrote, as a stream."""
+    with Path(path).open("rb") as file:
+        for line in file:
+            yield Row.from_dict(json.loads(line))

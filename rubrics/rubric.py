@@ -1,0 +1,684 @@
+"""`Rubric`: one small base class. Children are attributes, a reward is `forward(action, observation)`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+from rubrics.engine import concurrent, replay, sync
+from rubrics.engine.frames import FRAME, Frame, Run, keep_record
+from rubrics.engine.loop import block
+from rubrics.engine.plan import CUSTOM, LEAF, Place, Plan
+from rubrics.episode import Episode
+from rubrics.evaluation import Evaluation
+from rubrics.score import EpisodeError, Outcome, Score, StateError, StructureError, public
+from rubrics.trajectory import Reduction
+
+if TYPE_CHECKING:
+    from rubrics.session import BlockingSession, Session
+
+Hook = Callable[..., Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+_INTERNAL = frozenset(
+    {"_rubric_children", "_forward_hooks", "_forward_pre_hooks", "_plan", "_parents", "_homes", "_default", "_owner"}
+)
+
+
+class HookHandle:
+    """What registering a hook returns; `remove()` takes the hook away."""
+
+    def __init__(self, node: Rubric, hooks: dict[int, Hook], key: int) -> None:
+        self._node, self._hooks, self._key = node, hooks, key
+
+    def remove(self) -> None:
+        """Take the hook away; a second time does nothing."""
+        if self._hooks.pop(self._key, None) is not None:
+            self._node._changed()
+
+
+class Rubric:
+    """One named judgement, or a tree of them. Subclasses write `forward(action, observation)`.
+
+    `forward` may be `async def`, and may return a float, int, bool, numpy scalar, :class:`~rubrics.Score`, or None for
+    "could not be assessed". Children assigned as attributes register themselves. Inside a run `self.task` is the episode's
+    task and `self.memory` the node's own dict for the episode.
+
+    Attributes:
+        range: the least and the greatest score, used where a score is missing. Default (0, 1).
+        needs_live_state: True where a score cannot be computed again from a recording.
+        is_async: whether calling the node gives a coroutine; taken from `forward` being `async def`. Set it on a class
+            whose plain `forward` hands back an awaitable.
+        reduction: how an episode's total follows from what its steps pay, `"sum"` or `"last"`; read at the root.
+        sees: what a delayed node's trajectory holds: `"steps"`, every step of the episode, or `"calls"`, only those on which
+            its parent called it (set by parents that route moves to different children).
+    """
+
+    range: Any = (0.0, 1.0)
+    needs_live_state: bool = False
+    is_async: bool = False
+    reduction: Reduction = "sum"
+    sees: str = "steps"
+    state_fields: ClassVar[tuple[str, ...]] = ()
+    """Attributes that `state_dict` holds, in the order in which they are loaded; their setters validate."""
+
+    if TYPE_CHECKING:
+        _rubric_children: dict[str, Rubric]
+        _forward_hooks: dict[int, Hook]
+        _forward_pre_hooks: dict[int, Hook]
+        _plan: Plan | None
+        _parents: list[weakref.ref[Rubric]]
+        _homes: list[tuple[Plan, int]]
+        _default: Episode | None
+        _owner: weakref.ref[Episode] | None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = cls.__dict__
+        if "__call__" in own:
+            raise StructureError(f"{cls.__name__} overrides __call__; write forward, so that hooks and records keep working")
+        if "forward" in own and "is_async" not in own:
+            cls.is_async = inspect.iscoroutinefunction(own["forward"])
+        for name in ("reset", "reset_async"):
+            if name in own and not own[name].__module__.startswith("rubrics."):
+                setattr(cls, name, _reset_override(own[name]))
+
+    def __init__(self) -> None:
+        if type(self).forward is Rubric.forward:
+            raise TypeError(f"{type(self).__name__} cannot be made: it has no forward(action, observation)")
+        self.__dict__.update(_fresh())
+
+    def forward(self, action: Any, observation: Any) -> Any:
+        """The judgement. Subclasses write this, plain or `async def`.
+
+        Args:
+            action: what the agent did.
+            observation: what came of it.
+
+        Returns:
+            A float, int, bool, numpy scalar or Score, finite; None where it could not be assessed.
+        """
+        raise NotImplementedError
+
+    # -- being called -------------------------------------------------------------------------------------------------
+
+    def __call__(self, action: Any, observation: Any) -> Any:
+        """The score of one step; on a tree with an async node, a coroutine for it.
+
+        Called within a running forward, it is a part of that run. As a root it scores a step of the tree's default episode.
+
+        Returns:
+            A float, or a Score with a reason; None where it is unscored.
+
+        Raises:
+            InvalidScoreError: a node answered with something that is not a score.
+            EpisodeOverError: the default episode is over; `reset()` starts another.
+        """
+        frame = FRAME.get()
+        if frame is not None and frame.run.open and id(self) in frame.run.plan.by_node:
+            return _nested(frame, self, action, observation)
+        plan = self._compiled()
+        if plan.stateful or self._default is not None:
+            episode = self.default_episode
+            return episode.astep(action, observation) if plan.is_async else episode.step(action, observation)
+        if plan.is_async:
+            return _score_async(plan, action, observation)
+        run, frame, last = plan.begin()
+        token = FRAME.set(frame)
+        try:
+            outcome = sync.build(plan.root, False)(action, observation, last)
+        except BaseException as error:
+            _drop(run, error)
+            raise
+        finally:
+            run.open = False
+            FRAME.reset(token)
+        _finish(run, last, outcome, action, observation)
+        return outcome if outcome.__class__ is float else public(outcome)
+
+    async def evaluate(self, action: Any, observation: Any, episode: Episode | None = None) -> Evaluation:
+        """Score one step and return the whole record.
+
+        Args:
+            action, observation: the step.
+            episode: the episode whose step it is; without one it is a step of the default episode, where the tree keeps state.
+        """
+        plan = self._compiled()
+        episode = self._episode_for(plan, episode)
+        if episode is not None:
+            record = (await episode._take_async(plan, action, observation, True, False))[1]
+        else:
+            record = await _record_async(plan, action, observation, False)
+        assert record is not None
+        return record
+
+    def evaluate_sync(self, action: Any, observation: Any, episode: Episode | None = None) -> Evaluation:
+        """Like :meth:`evaluate`, for sync code; a tree with async nodes runs on the library's own loop, also where one runs here."""
+        plan = self._compiled()
+        episode = self._episode_for(plan, episode)
+        record: Evaluation | None
+        if episode is not None:
+            if plan.is_async:
+                record = block(episode._take_async, plan, action, observation, True, True)[1]
+            else:
+                record = episode._take(plan, action, observation, True)[1]
+        elif plan.is_async:
+            record = block(_record_async, plan, action, observation, True)
+        else:
+            record = _record(plan, action, observation)
+        assert record is not None
+        return record
+
+    def _episode_for(self, plan: Plan, episode: Episode | None) -> Episode | None:
+        if episode is None:
+            return self.default_episode if plan.stateful or self._default is not None else None
+        if episode._rubric is not self:
+            raise EpisodeError(f"this episode belongs to another tree ({type(episode._rubric).__name__})")
+        return episode
+
+    def reaggregate(self, evaluation: Evaluation) -> Evaluation:
+        """A recorded run under this tree's weights and thresholds, nodes matched by path; no leaf is called.
+
+        Returns:
+            A new record. Where a node is needed now that was skipped or is missing there, its root is unscored and
+            `metadata["missing"]` lists the paths. A `Switch` keeps its recorded branch, a custom forward its recorded score.
+        """
+        return replay.reaggregate(self._compiled(), evaluation)
+
+    # -- episodes -----------------------------------------------------------------------------------------------------
+
+    def episode(
+        self,
+        task: Any = None,
+        initial: Any = None,
+        record: bool = False,
+        snapshot: bool | Callable[[Any], Any] = False,
+        reduction: Reduction | None = None,
+        id: str | None = None,
+    ) -> Episode:
+        """Start an episode. Many can be in progress over one tree at once.
+
+        Args:
+            task: what the agent was asked to do; nodes read `self.task`.
+            initial: the first observation.
+            record: keep the Evaluation of every step.
+            snapshot: True to deep-copy every action and observation (or a function that copies one), so that a later change
+                of an object does not rewrite the trajectory. By default the trajectory refers to the objects given.
+            reduction: overrides the tree's.
+            id: a name for the episode; a random one by default.
+
+        Raises:
+            EpisodeError: a node keeps its state on itself (it overrides `reset`), and another episode is in progress.
+        """
+        episode = Episode(self, task, initial, record, snapshot, reduction, id)
+        for node in self._compiled().self_stateful:
+            node._claim(episode)
+            node.reset()
+        return episode
+
+    @property
+    def default_episode(self) -> Episode:
+        """The episode of a root that is called without one; `reset()` replaces it."""
+        if self._default is None:
+            self.__dict__["_default"] = Episode(self)
+        return self._default  # type: ignore[return-value]
+
+    def session(self) -> Session:
+        """A view of the tree with a default episode of its own: for a host that wants one rubric a session."""
+        from rubrics.session import Session
+
+        return Session(self)
+
+    def blocking(self) -> BlockingSession:
+        """A session whose call always returns the score, for a host whose `step` is sync; an async tree blocks the thread."""
+        from rubrics.session import BlockingSession
+
+        return BlockingSession(self)
+
+    def reset(self) -> None:
+        """Start a new default episode here and in every node below; episodes made with `episode()` are not touched.
+
+        Subclasses that keep state on themselves override it; nodes below are reached even without `super().reset()`.
+        """
+        with _Resetting(self) as first:
+            if first:
+                self._reset_tree()
+
+    async def reset_async(self) -> None:
+        """Like :meth:`reset`; overrides of `reset_async` below are awaited."""
+        with _Resetting(self) as first:
+            if first:
+                await self._reset_tree_async()
+
+    def _reset_tree(self) -> None:
+        self.__dict__["_default"] = None
+        for child in list(self._rubric_children.values()):
+            child.reset()
+
+    async def _reset_tree_async(self) -> None:
+        self.__dict__["_default"] = None
+        for child in list(self._rubric_children.values()):
+            if type(child).reset_async is not Rubric.reset_async or not child._overrides_reset():
+                await child.reset_async()
+            else:
+                child.reset()
+
+    @property
+    def task(self) -> Any:
+        """The task of the episode that is running, or of the default one; None where none was given."""
+        episode = self._current_episode()
+        return None if episode is None else episode.task
+
+    @task.setter
+    def task(self, value: Any) -> None:
+        raise StructureError(f"{type(self).__name__}.task is the episode's: give it to rubric.episode(task=...)")
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """This node's own dict for the episode that is running, or for the default one.
+
+        A step that fails puts it back as it was. That takes a copy, so keep running totals here rather than whole histories.
+        """
+        frame = FRAME.get()
+        if frame is not None:
+            run = frame.run
+            if run.episode is None:
+                run.episode = run.plan.root.node.default_episode
+                run.episode._inside = True
+            return run.episode.memory_of(self)
+        return self.default_episode.memory_of(self)
+
+    def _current_episode(self) -> Episode | None:
+        frame = FRAME.get()
+        return self._default if frame is None else frame.run.episode
+
+    @property
+    def last_score(self) -> float | Score | None:
+        """What the node answered in the latest run it was part of; None before, and where it was unscored or not reached."""
+        homes = self.__dict__.get("_homes")
+        if not homes:
+            return None
+        plan, index = max(homes, key=lambda home: home[0].stamp)
+        return public(plan.last[index])
+
+    # -- the tree -----------------------------------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        children = self.__dict__.get("_rubric_children")
+        if isinstance(value, Rubric):
+            descriptor = getattr(type(self), name, None)
+            if hasattr(type(descriptor), "__set__") and name not in (children or ()):
+                object.__setattr__(self, name, value)  # a property of the subclass, which stores the child itself
+            else:
+                self._register(name, value)
+            return
+        if children is not None and name in children:
+            del children[name]
+            self._changed()
+        elif name == "forward" or name == "is_async":
+            self._changed()
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__.get("_rubric_children", ()):
+            del self._rubric_children[name]
+            self.__dict__.pop(name, None)
+            self._changed()
+            return
+        object.__delattr__(self, name)
+
+    def _register(self, name: str, child: Rubric) -> None:
+        if "_rubric_children" not in self.__dict__:
+            raise StructureError(
+                f"{type(self).__name__}.__init__ must call super().__init__() before it assigns child {name!r}"
+            )
+        who = type(self).__name__
+        if not isinstance(name, str) or not name or "." in name:
+            raise StructureError(f"{who}: a child's name is a non-empty string without a dot, not {name!r}")
+        taken = inspect.getattr_static(type(self), name, None)
+        if name in _INTERNAL or callable(taken) or isinstance(taken, classmethod):
+            raise StructureError(f"{who}: child name {name!r} would hide {who}.{name}; choose another name")
+        if self._is_below(child):
+            raise StructureError(f"{who}: child {name!r} contains this node; a tree has no cycles")
+        self._rubric_children[name] = child
+        if not isinstance(taken, property) and name not in vars(Rubric):  # else it is reached by key or path alone
+            self.__dict__[name] = child
+        parents = child.__dict__.get("_parents")
+        if parents is None:
+            raise StructureError(f"{type(child).__name__}.__init__ must call super().__init__() before anything else")
+        parents[:] = [parent for parent in parents if parent() is not None and parent() is not self]
+        parents.append(weakref.ref(self))
+        self._changed()
+
+    def _is_below(self, other: Rubric) -> bool:
+        """Whether this node is the other or below it."""
+        if other is self:
+            return True
+        return any((parent := ref()) is not None and parent._is_below(other) for ref in self._parents)
+
+    def _changed(self) -> None:
+        """Forget what was compiled, here and above."""
+        if "_parents" not in self.__dict__:
+            return
+        self.__dict__["_plan"] = None
+        for ref in self._parents:
+            parent = ref()
+            if parent is not None:
+                parent._changed()
+
+    def _compiled(self) -> Plan:
+        plan = self.__dict__.get("_plan")
+        if plan is None:
+            plan = Plan(self)
+            self.__dict__["_plan"] = plan
+        return cast("Plan", plan)
+
+    def children(self) -> Iterator[Rubric]:
+        """Immediate children."""
+        yield from self._rubric_children.values()
+
+    def named_children(self) -> Iterator[tuple[str, Rubric]]:
+        """Immediate children with their names."""
+        yield from self._rubric_children.items()
+
+    def rubrics(self) -> Iterator[Rubric]:
+        """All nodes below, depth first."""
+        for _, node in self.named_rubrics():
+            yield node
+
+    def named_rubrics(self, prefix: str = "") -> Iterator[tuple[str, Rubric]]:
+        """All nodes below with their dotted paths, depth first."""
+        for name, child in self._rubric_children.items():
+            path = f"{prefix}.{name}" if prefix else name
+            yield path, child
+            yield from child.named_rubrics(path)
+
+    def get_rubric(self, path: str) -> Rubric:
+        """The node at a dotted path, such as `"code.style"`.
+
+        Raises:
+            KeyError: there is none; the message names the part that is missing and what there is.
+        """
+        node = self
+        for part in path.split("."):
+            child = node._rubric_children.get(part)
+            if child is None:
+                known = ", ".join(map(repr, node._rubric_children)) or "no children"
+                raise KeyError(f"no rubric {path!r}: {type(node).__name__} has no child {part!r}, only {known}")
+            node = child
+        return node
+
+    @property
+    def is_async_tree(self) -> bool:
+        """Whether this node or any below it is async, so that a call gives a coroutine."""
+        return self._compiled().is_async
+
+    # -- hooks --------------------------------------------------------------------------------------------------------
+
+    def register_forward_hook(self, hook: Hook) -> HookHandle:
+        """Call `hook(rubric, action, observation, score)` after each evaluation of this node; what it returns is ignored.
+
+        An async hook makes the node async.
+        """
+        return self._add_hook(self._forward_hooks, hook)
+
+    def register_forward_pre_hook(self, hook: Hook) -> HookHandle:
+        """Call `hook(rubric, action, observation)` before each evaluation of this node, before any child of it is started."""
+        return self._add_hook(self._forward_pre_hooks, hook)
+
+    def _add_hook(self, hooks: dict[int, Hook], hook: Hook) -> HookHandle:
+        key = max(hooks, default=-1) + 1
+        hooks[key] = hook
+        self._changed()
+        return HookHandle(self, hooks, key)
+
+    # -- state --------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The configuration of this node and, under dotted keys, of those below it. No trajectories."""
+        state = {name: getattr(self, name) for name in self.state_fields}
+        for name, child in self._rubric_children.items():
+            state.update({f"{name}.{key}": value for key, value in child.state_dict().items()})
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load what :meth:`state_dict` gave; keys may be left out.
+
+        Raises:
+            StateError: unknown keys or invalid values. Nothing was changed then.
+        """
+        before = {id(node): (node, dict(node.__dict__)) for node in (self, *self.rubrics())}
+        try:
+            self._load(state)
+        except Exception as error:
+            for node, values in before.values():
+                node.__dict__.clear()
+                node.__dict__.update(values)
+                node._changed()
+            if isinstance(error, StateError):
+                raise
+            raise StateError(f"{type(self).__name__}: {error}") from error
+
+    def _load(self, state: dict[str, Any]) -> None:
+        known = self.state_dict()
+        unknown = sorted(set(state) - set(known))
+        if unknown:
+            raise StateError(
+                f"{type(self).__name__}: unknown keys {', '.join(map(repr, unknown))}; "
+                f"known are {', '.join(map(repr, known)) or 'none'}"
+            )
+        for name in self.state_fields:
+            if name in state:
+                setattr(self, name, state[name])
+        for name, child in self._rubric_children.items():
+            prefix = f"{name}."
+            part = {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
+            if part:
+                child.load_state_dict(part)
+
+    # -- printing and copying -----------------------------------------------------------------------------------------
+
+    def extra_repr(self) -> str:
+        """What the printed tree says in this node's parentheses."""
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.state_fields)
+
+    def __repr__(self) -> str:
+        if "_rubric_children" not in self.__dict__:
+            return f"<{type(self).__name__}, without super().__init__()>"
+        lines = [
+            f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in self._rubric_children.items()
+        ]
+        head = f"{type(self).__name__}({self.extra_repr()}"
+        return head + ")" if not lines else head + "\n  " + "\n  ".join(lines) + "\n)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle takes along: no running episode, nothing compiled."""
+        state = dict(self.__dict__)
+        for name in ("_plan", "_parents", "_homes", "_default", "_owner"):
+            state.pop(name, None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(_fresh())
+        self.__dict__.update(state)
+        for name in ("_rubric_children", "_forward_hooks", "_forward_pre_hooks"):
+            self.__dict__[name] = dict(state[name])
+        for child in self._rubric_children.values():
+            child._parents.append(weakref.ref(self))
+
+    # -- what the engine asks -----------------------------------------------------------------------------------------
+
+    def _kind(self) -> str:
+        return CUSTOM if self._rubric_children else LEAF
+
+    def _own_async(self) -> bool:
+        forward = self.__dict__.get("forward")
+        hooks = (*self._forward_hooks.values(), *self._forward_pre_hooks.values(), getattr(self, "observe", None))
+        own = self.is_async if forward is None else inspect.iscoroutinefunction(forward)
+        return own or any(_is_async_callable(hook) for hook in hooks)
+
+    def _is_delayed(self) -> bool:
+        return False
+
+    def _scores_trajectory(self) -> bool:
+        return False
+
+    def _observes(self) -> bool:
+        return callable(getattr(self, "observe", None))
+
+    def _overrides_reset(self) -> bool:
+        return type(self).reset is not Rubric.reset
+
+    def _keeps_state(self) -> bool:
+        return self._overrides_reset() or type(self).reset_async is not Rubric.reset_async
+
+    def _claim(self, episode: Episode) -> None:
+        """Let one live episode at a time have a node that keeps its state on itself."""
+        owner = None if self._owner is None else self._owner()
+        if owner is not None and owner is not episode and not owner.over:
+            raise EpisodeError(
+                f"{type(self).__name__} keeps state on itself (it overrides reset), so it can serve one episode at a time, "
+                "and one is in progress; keep the state in self.memory, or copy the tree for each episode"
+            )
+        self.__dict__["_owner"] = weakref.ref(episode)
+
+    def _validate_structure(self) -> None:
+        """Raise StructureError where children and configuration do not fit; called when the tree is compiled."""
+
+
+def _fresh() -> dict[str, Any]:
+    return {
+        "_rubric_children": {},
+        "_forward_hooks": {},
+        "_forward_pre_hooks": {},
+        "_plan": None,
+        "_parents": [],
+        "_homes": [],
+        "_default": None,
+        "_owner": None,
+    }
+
+
+def _is_async_callable(value: Any) -> bool:
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None))  # noqa: B004
+
+
+class _Resetting:
+    """Enters a node once per reset of a tree, however many overrides call `super().reset()`."""
+
+    _local = threading.local()
+
+    def __init__(self, node: Rubric) -> None:
+        self.node = node
+
+    def __enter__(self) -> bool:
+        busy: set[int] | None = getattr(self._local, "busy", None)
+        self.outermost = busy is None
+        if busy is None:
+            busy = self._local.busy = set()
+        first = id(self.node) not in busy
+        busy.add(id(self.node))
+        return first
+
+    def __exit__(self, *_: object) -> None:
+        if self.outermost:
+            self._local.busy = None
+
+
+def _reset_override(function: F) -> F:
+    """Make an override of reset or reset_async reach the nodes below, whether it calls super() or not."""
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def reset_async(self: Rubric) -> None:
+            with _Resetting(self) as first:
+                await function(self)
+                if first:
+                    await self._reset_tree_async()
+
+        return cast("F", reset_async)
+
+    @functools.wraps(function)
+    def reset(self: Rubric) -> None:
+        with _Resetting(self) as first:
+            function(self)
+            if first:
+                self._reset_tree()
+
+    return cast("F", reset)
+
+
+def _nested(frame: Frame, node: Rubric, action: Any, observation: Any) -> Any:
+    """A call from within a running forward."""
+    place = (frame.place and frame.place.descendants.get(id(node))) or frame.run.plan.by_node[id(node)][0]
+    run = frame.run
+    if place.is_async:
+        coroutine = _nested_async(frame, place, action, observation)
+        frame.coroutines = [*(frame.coroutines or ()), coroutine]
+        return coroutine
+    outcome = sync.build(place, run.recording)(action, observation, run.last)
+    frame.note(place, outcome)
+    return public(outcome)
+
+
+async def _nested_async(frame: Frame, place: Place, action: Any, observation: Any) -> float | Score | None:
+    outcome = await concurrent.build(place, frame.run.recording)(action, observation, frame.run.last)
+    frame.note(place, outcome)
+    return public(outcome)
+
+
+async def _score_async(plan: Plan, action: Any, observation: Any) -> float | Score | None:
+    return public((await _run_async(plan, action, observation, Run(plan, None)))[0])
+
+
+async def _record_async(plan: Plan, action: Any, observation: Any, threads: bool) -> Evaluation | None:
+    return (await _run_async(plan, action, observation, Run(plan, None, recording=True, threads=threads)))[1]
+
+
+async def _run_async(plan: Plan, action: Any, observation: Any, run: Run) -> tuple[Outcome, Evaluation | None]:
+    """One run of a tree outside any episode."""
+    token = FRAME.set(Frame(run))
+    try:
+        outcome = await concurrent.build(plan.root, run.recording)(action, observation, run.last)
+    except BaseException as error:
+        _drop(run, error)
+        raise
+    finally:
+        run.open = False
+        FRAME.reset(token)
+    _finish(run, run.last, outcome, action, observation)
+    return outcome, run.record
+
+
+def _record(plan: Plan, action: Any, observation: Any) -> Evaluation | None:
+    run = Run(plan, None, recording=True)
+    token = FRAME.set(Frame(run))
+    try:
+        outcome = sync.build(plan.root, True)(action, observation, run.last)
+    except BaseException as error:
+        _drop(run, error)
+        raise
+    finally:
+        run.open = False
+        FRAME.reset(token)
+    _finish(run, run.last, outcome, action, observation)
+    return run.record
+
+
+def _finish(run: Run, last: list[Outcome | None], outcome: Outcome, action: Any, observation: Any) -> None:
+    run.plan.finished(last)
+    if run.episode is not None:  # a node used its memory: from now on the tree's steps belong to its default episode
+        run.episode.adopt(run.plan, last, outcome, action, observation)
+        run.episode = None
+
+
+def _drop(run: Run, error: BaseException) -> None:
+    """A run that failed leaves its record on the exception, and no default episode that only it began."""
+    if run.episode is not None:
+        run.plan.root.node.__dict__["_default"] = None
+        run.episode = None
+    keep_record(run, error)
