@@ -129,7 +129,9 @@ def main() -> None:
     for name in ("case", "ours", "theirs", "theirs / ours", "floor"):
         table.add_column(name, justify="left" if name == "case" else "right")
 
-    def row(name: str, mine: Callable[[], Any], other: Callable[[], Any], repeat: int, floor: str, per: int = 1) -> None:
+    def row(
+        name: str, mine: Callable[[], Any], other: Callable[[], Any], repeat: int, floor: str, per: int = 1
+    ) -> None:
         t, o = (value / per for value in compare(mine, other, repeat, rounds))
         table.add_row(name, f"{t * 1e6:.2f} µs", f"{o * 1e6:.2f} µs", f"{o / t:.2f}", floor)
 
@@ -141,7 +143,13 @@ def main() -> None:
     row("10 gates in sequence", call(a.gates(10)), call(b.gates(10)), 2000, "2.5")
     row("a trajectory step, of 1000", episode_steps(a.won(), 1000), episode_steps(b.won(), 1000), 3, "1.5", per=1000)
     row("the sum against by hand", call(ten_a), lambda f=by_hand(10): f(ACTION, OBSERVATION), 3000, "1/6")  # type: ignore[misc]
-    row("recorded (evaluate_sync), deep tree", lambda: deep_a.evaluate_sync(ACTION, OBSERVATION), call(deep_b), 30, "1/1.4")
+    row(
+        "recorded (evaluate_sync), deep tree",
+        lambda: deep_a.evaluate_sync(ACTION, OBSERVATION),
+        call(deep_b),
+        30,
+        "1/1.4",
+    )
     for delay, repeat in ((0.0, 20), (0.01, 3)):
         mine, other = (k.total([k.sleeping(delay) for _ in range(100)]) for k in (a, b))
         row(
@@ -177,7 +185,10 @@ def imports() -> Table:
         "import sys, time; b = set(sys.modules); t = time.perf_counter(); import rubrics; t = time.perf_counter() - t; "
         "n = [m for m in set(sys.modules) - b if m.split('.')[0] not in ('numpy', 'pydantic', 'pydantic_core')]; print(t, len(n))"
     )
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() for _ in range(9)]
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(9)
+    ]
     table = Table("import rubrics", "median", "ceiling")
     table.add_row("seconds", f"{median(float(t) for t, _ in runs):.3f}", "0.15")
     table.add_row("modules beyond numpy and pydantic", runs[0][1], "200")
@@ -188,7 +199,10 @@ def memory() -> Table:
     """Bytes a step of an unrecorded episode costs beyond the caller's objects."""
     steps = [(SimpleNamespace(i=i), SimpleNamespace(done=False)) for i in range(10_000)]
     table = Table("a step of an unrecorded episode", "bytes", "ceiling")
-    for name, rubric in (("delayed", Kit(ours).won()), ("sum of 10", Kit(ours).total([Kit(ours).fixed(0.8) for _ in range(10)]))):
+    for name, rubric in (
+        ("delayed", Kit(ours).won()),
+        ("sum of 10", Kit(ours).total([Kit(ours).fixed(0.8) for _ in range(10)])),
+    ):
         episode = rubric.episode()
         episode.step(*steps[0])
         tracemalloc.start()

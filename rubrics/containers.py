@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from math import fsum, isclose, isfinite, prod
+from math import fsum, inf, isclose, isfinite, prod
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from rubrics.engine.plan import CONTAINER, CUSTOM, HOLDER
@@ -189,7 +189,9 @@ class WeightedSum(Container):
             raise StructureError("WeightedSum: rubrics and weights must have one shape, two lists or two mappings")
         if isinstance(weights, Mapping):
             if set(weights) != set(named):
-                raise StructureError(f"WeightedSum: keys of weights {list(weights)} must match keys of rubrics {list(named)}")
+                raise StructureError(
+                    f"WeightedSum: keys of weights {list(weights)} must match keys of rubrics {list(named)}"
+                )
             by_name = {name: weights[name] for name in named}
         else:
             if len(weights) != len(named):
@@ -236,7 +238,9 @@ class WeightedSum(Container):
         if self.normalize == "total" and total == 0.0:
             raise StructureError("WeightedSum: the weights sum to 0, so they cannot be normalised by their total")
         if self.normalize == "positive" and not any(weight > 0.0 for weight in weights):
-            raise StructureError("WeightedSum: no weight is positive, so they cannot be normalised by the positive ones")
+            raise StructureError(
+                "WeightedSum: no weight is positive, so they cannot be normalised by the positive ones"
+            )
 
     def _validate_structure(self) -> None:
         missing = [name for name in self._rubric_children if name not in self._weights]
@@ -252,10 +256,17 @@ class WeightedSum(Container):
             self._divisor = fsum(weight for weight in weights if weight > 0.0)
 
     def combine(self, values: list[Outcome]) -> Outcome:
-        for value in values:
-            if value.__class__ is not float:
+        split = _SPLIT
+        terms: list[float] = []
+        add = terms.extend
+        for (wh, wl), s in zip(self._parts, values):  # noqa: B905 (strict costs time, and the lengths are checked)
+            if s.__class__ is not float:
                 return self._combine_mixed(values)
-        return _dot(self._parts, values) / self._divisor  # type: ignore[arg-type]
+            high = split * s  # type: ignore[operator]
+            high -= high - s  # type: ignore[operator]
+            low = s - high  # type: ignore[operator]
+            add((wh * high, wl * high, wh * low, wl * low))
+        return _rounded(terms, self._parts, values) / self._divisor  # type: ignore[arg-type]
 
     def _combine_mixed(self, values: list[Outcome]) -> Outcome:
         if _first_unscored(values) is None:
@@ -328,24 +339,28 @@ def _halves(x: float) -> tuple[float, float]:
 
 
 def _dot(weights: Sequence[tuple[float, float]], scores: Sequence[float]) -> float:
-    """The exact Σ w·s rounded once: products of halves are exact, and `fsum` rounds their exact sum."""
+    """The exact Σ w·s, rounded once: the products of halves are exact, and `fsum` rounds their exact sum."""
     terms: list[float] = []
     for (wh, wl), s in zip(weights, scores, strict=True):
-        high = _SPLIT * s
-        high -= high - s
-        low = s - high
+        high, low = _halves(s)
         terms += (wh * high, wl * high, wh * low, wl * low)
+    return _rounded(terms, weights, scores)
+
+
+def _rounded(terms: list[float], weights: Sequence[tuple[float, float]], scores: Sequence[float]) -> float:
+    """The sum of exact products; where halving overflowed, the sum in fractions."""
     try:
         total = fsum(terms)
     except (OverflowError, ValueError):
-        total = float("nan")
+        total = inf
     if total - total == 0.0:
         return total
-    try:  # numbers so large that halving them overflows
-        exact = sum((Fraction(wh) + Fraction(wl)) * Fraction(s) for (wh, wl), s in zip(weights, scores, strict=True))
-        return float(exact)
+    try:
+        return float(
+            sum((Fraction(wh) + Fraction(wl)) * Fraction(s) for (wh, wl), s in zip(weights, scores, strict=True))
+        )
     except (OverflowError, ValueError):
-        return float("inf")
+        return inf  # refused by the engine, with the node's path
 
 
 class Gate(Container):
@@ -654,7 +669,9 @@ class Map(_Single):
         range: of the result, for bounds.
     """
 
-    def __init__(self, rubric: Rubric, function: Callable[[float], float], range: tuple[float, float] = (0.0, 1.0)) -> None:
+    def __init__(
+        self, rubric: Rubric, function: Callable[[float], float], range: tuple[float, float] = (0.0, 1.0)
+    ) -> None:
         super().__init__(rubric)
         self.function = function
         self.range = range

@@ -12,7 +12,16 @@ from rubrics.engine.frames import FRAME
 from rubrics.engine.plan import CUSTOM, DELAYED
 from rubrics.episode import Episode, Pair
 from rubrics.rubric import Rubric
-from rubrics.score import CreditError, EpisodeError, InvalidScoreError, Outcome, Score, StructureError, Unscored, checked
+from rubrics.score import (
+    CreditError,
+    EpisodeError,
+    InvalidScoreError,
+    Outcome,
+    Score,
+    StructureError,
+    Unscored,
+    checked,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,7 +104,9 @@ class TrajectoryRubric(Rubric):
     @intermediate_reward.setter
     def intermediate_reward(self, value: float) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
-            raise InvalidScoreError(f"{type(self).__name__}: intermediate_reward must be a finite number, got {value!r}")
+            raise InvalidScoreError(
+                f"{type(self).__name__}: intermediate_reward must be a finite number, got {value!r}"
+            )
         self._intermediate = Score(value, pending=True)
 
     @property
@@ -120,7 +131,9 @@ class TrajectoryRubric(Rubric):
 
     @_trajectory.setter
     def _trajectory(self, pairs: Sequence[Pair]) -> None:
-        if self._kind() == CUSTOM or pairs:  # an empty list is what a node without a forward of its own begins with anyway
+        if (
+            self._kind() == CUSTOM or pairs
+        ):  # an empty list is what a node without a forward of its own begins with anyway
             _episode_of(self).set_list(self, pairs if isinstance(pairs, list) else list(pairs))
 
     def compute_step_rewards(self) -> list[float]:
@@ -203,12 +216,7 @@ def _episode_of(node: TrajectoryRubric) -> Episode:
     given: Episode | None = node.__dict__.get("_copy_in")
     if given is not None:
         return given
-    frame = FRAME.get()
-    if frame is not None and frame.run.episode is not None:
-        return frame.run.episode
-    homes = node.__dict__.get("_homes") or ()
-    root: Rubric = max(homes, key=lambda home: home[0].stamp)[0].root.node if homes else node
-    return root.default_episode
+    return node._where()
 
 
 def final_score(node: TrajectoryRubric, episode: Episode) -> float | Score:
@@ -221,7 +229,9 @@ def final_score(node: TrajectoryRubric, episode: Episode) -> float | Score:
     score = episode.score_of(node)
     if score is None or isinstance(score, Unscored):
         why = "it was not reached" if score is None else score.reason or "it is unscored"
-        raise EpisodeError(f"{type(node).__name__} has no score at the end of this episode ({why}), so no credit either")
+        raise EpisodeError(
+            f"{type(node).__name__} has no score at the end of this episode ({why}), so no credit either"
+        )
     return score
 
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from math import fsum
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
 
 from rubrics.engine import concurrent, sync
-from rubrics.engine.frames import FRAME, Frame, Run, keep_record
+from rubrics.engine.frames import FRAME, Frame, Outcomes, Run, keep_record
+from rubrics.engine.plan import LATEST
 from rubrics.engine.loop import block
 from rubrics.engine.replay import shares
 from rubrics.evaluation import Evaluation
 from rubrics.score import CreditError, EpisodeError, EpisodeOverError, Outcome, Score, Unscored, is_pending, public
-from rubrics.trajectory import End, Reduction, Step, Trajectory, read_end
+from rubrics.trajectory import End, Reduction, Step, Trajectory, end_reader, read_end
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     import numpy as np
     from numpy.typing import NDArray
 
-    from rubrics.engine.plan import Plan
+    from rubrics.engine.plan import Plan, SyncCall
     from rubrics.rubric import Rubric
 
 Pair = tuple[Any, Any]
@@ -49,42 +49,6 @@ class StepRewards:
     total: float | None
     kind: Literal["reward", "credit"]
     reduction: Reduction
-
-
-class _Turn:
-    """A lock that sync and async callers on any loop can share."""
-
-    __slots__ = ("_lock", "_waiters")
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-
-    def acquire(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            self._lock.acquire()
-
-    async def acquire_async(self) -> None:
-        while not self._lock.acquire(blocking=False):
-            loop = asyncio.get_running_loop()
-            woken: asyncio.Future[None] = loop.create_future()
-            self._waiters.append((loop, woken))
-            if self._lock.acquire(blocking=False):
-                return
-            await woken
-
-    def release(self) -> None:
-        self._lock.release()
-        if self._waiters:
-            waiters, self._waiters = self._waiters, []
-            for loop, woken in waiters:
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(_wake, woken)
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 class Episode:
@@ -111,12 +75,18 @@ class Episode:
         "_inside",
         "_last",
         "_lists",
+        "_lock",
         "_memo",
         "_memory",
         "_pairs",
+        "_kind",
+        "_pays",
         "_plan",
+        "_quick",
+        "_reads_end",
         "_record",
         "_rewards",
+        "_root",
         "_rubric",
         "_run",
         "_scores",
@@ -124,8 +94,8 @@ class Episode:
         "_snapshot",
         "_touched",
         "_touched_lists",
-        "_turn",
         "_undo",
+        "_waiters",
         "evaluations",
         "final",
         "initial",
@@ -159,6 +129,11 @@ class Episode:
         self._plan: Plan | None = None
         self._run: Run | None = None
         self._frame: Frame | None = None
+        self._quick: Plan | None = None
+        self._root: SyncCall | None = None
+        self._pays: Any = None
+        self._kind: type | None = None
+        self._reads_end: Callable[[Any], End | None] = read_end
         self._pairs: list[Pair] = []
         self._emitted: list[float | None] = []
         self._last: list[Outcome | None] | None = None
@@ -173,7 +148,8 @@ class Episode:
         self._touched_lists: set[int] = set()
         self._inside = False
         self._end_reason: str | None = None
-        self._turn = _Turn()
+        self._lock = threading.Lock()
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._rewards: StepRewards | None = None
 
     # -- what a driver does -------------------------------------------------------------------------------------------
@@ -191,17 +167,97 @@ class Episode:
             EpisodeOverError: after the end.
             Exception: whatever a node raises, with a note that names the node.
         """
+        plan = self._quick
+        if plan is None or plan is not self._rubric._plan or not self._lock.acquire(False):
+            return self._step_carefully(action, observation)
+        # _take for the common case, written out: a sync tree, not recorded, whose run can be used for every step.
+        ended = True
+        try:
+            kind = observation.__class__
+            if kind is not self._kind:
+                self._kind, self._reads_end = kind, end_reader(kind)
+            if self._reads_end(observation) is None:
+                ended = False
+                run: Any = self._run
+                last = run.last
+                last[:] = plan.blank
+                if run.memo:
+                    run.memo.clear()
+                self._pairs.append((action, observation))
+                if self._pays is not None:
+                    last[0] = outcome = self._pays._intermediate
+                else:
+                    self._inside = True
+                    token = FRAME.set(self._frame)
+                    try:
+                        outcome = self._root(action, observation, last)  # type: ignore[misc]
+                    except BaseException as error:
+                        self._rollback(run, error)
+                        raise
+                    finally:
+                        FRAME.reset(token)
+                    self._inside = False
+                    if self._undo:
+                        self._settle_undo()
+                if outcome.__class__ is float:
+                    self._emitted.append(outcome)  # type: ignore[arg-type]
+                else:
+                    self._emitted.append(None if outcome.__class__ is Unscored else float(outcome))  # type: ignore[arg-type]
+                self._last = plan.last = last
+                if LATEST[0] is not plan:
+                    plan.note_latest()
+        finally:
+            self._lock.release()
+            if self._waiters:
+                self._wake()
+        if ended:
+            return self._step_carefully(action, observation)
+        return None if outcome.__class__ is Unscored else outcome  # type: ignore[return-value]
+
+    def _step_carefully(self, action: Any, observation: Any) -> float | Score | None:
         plan = self._rubric._compiled()
         if plan.is_async:
             outcome = block(self._take_async, plan, action, observation, self._record, True)[0]
         else:
             outcome = self._take(plan, action, observation, self._record)[0]
-        return outcome if outcome.__class__ is float else public(outcome)
+        return public(outcome)
 
     async def astep(self, action: Any, observation: Any) -> float | Score | None:
         """Like :meth:`step`, in async code."""
         plan = self._rubric._compiled()
         return public((await self._take_async(plan, action, observation, self._record, False))[0])
+
+    def step_unscored(self, action: Any, observation: Any) -> None:
+        """Take a step that the tree could not score, for a host whose environment has moved on and cannot take it again.
+
+        The trajectory holds it with reward None, so delayed nodes and nodes that observe see it (one whose `observe` raises
+        does not). No node is evaluated. The end is read as in :meth:`step`; an episode that ends so is unscored.
+
+        Raises:
+            EpisodeOverError: after the end.
+        """
+        plan = self._rubric._compiled()
+        if plan.is_async:
+            block(self._take_unscored_async, plan, action, observation, True)
+            return
+        self._enter()
+        try:
+            run, frame, action, observation = self._begin(plan, action, observation, False, False)
+            token = FRAME.set(frame)
+            try:
+                for place in plan.observers:
+                    with suppress(Exception):  # most likely what failed in the first place
+                        sync.observe(place, action, observation)
+            finally:
+                run.open = False
+                FRAME.reset(token)
+            self._commit(run, Unscored("the step could not be scored"))
+        finally:
+            self._leave()
+
+    async def astep_unscored(self, action: Any, observation: Any) -> None:
+        """Like :meth:`step_unscored`, in async code."""
+        await self._take_unscored_async(self._rubric._compiled(), action, observation, False)
 
     def end(
         self, status: End | None = None, *, truncated: bool = False, reason: str | None = None
@@ -222,7 +278,8 @@ class Episode:
         ending = self._ending(status, truncated, reason)
         if plan.is_async:
             return block(self._end_async, plan, ending, True)
-        with self._entered():
+        self._enter()
+        try:
             if self._closes_unscored(plan, ending):
                 return self.reward
             action, observation = self._pairs[-1]
@@ -237,6 +294,8 @@ class Episode:
                 run.open = False
                 FRAME.reset(token)
             self._finish_end(run, ending, outcome)
+        finally:
+            self._leave()
         return self.reward
 
     async def aend(
@@ -272,17 +331,21 @@ class Episode:
         return self._emitted[-1]
 
     @property
+    def total(self) -> float | None:
+        """What the steps paid, under the reduction; None before the end, and where the episode is unscored."""
+        return None if self.status is None else self._total()
+
+    @property
     def trajectory(self) -> Trajectory:
         """The episode so far as data; steps hold the objects that were given (or their snapshots)."""
         steps = [Step(a, o, r) for (a, o), r in zip(self._pairs, self._emitted, strict=False)]
-        total = self.rewards().total if self.over else None
         return Trajectory(
             id=self.id,
             task=self.task,
             initial=self.initial,
             steps=steps,
             end=self.status,
-            reward=total,
+            reward=self.total,
             reduction=self.reduction,
             metadata={"end_reason": self._end_reason} if self._end_reason else {},
         )
@@ -338,16 +401,14 @@ class Episode:
 
     # -- one step -----------------------------------------------------------------------------------------------------
 
-    def _take(
-        self, plan: Plan, action: Any, observation: Any, recording: bool
-    ) -> tuple[Outcome, Evaluation | None]:
+    def _take(self, plan: Plan, action: Any, observation: Any, recording: bool) -> tuple[Outcome, Evaluation | None]:
         self._enter()
         try:
             run, frame, action, observation = self._begin(plan, action, observation, recording, False)
             token = FRAME.set(frame)
             try:
-                for node in plan.observers:
-                    node.observe(action, observation)  # type: ignore[attr-defined]
+                for place in plan.observers:
+                    sync.observe(place, action, observation)
                 outcome = sync.build(plan.root, run.recording)(action, observation, run.last)
             except BaseException as error:
                 self._rollback(run, error)
@@ -358,17 +419,18 @@ class Episode:
             self._commit(run, outcome)
             return outcome, run.record
         finally:
-            self._turn.release()
+            self._leave()
 
     async def _take_async(
         self, plan: Plan, action: Any, observation: Any, recording: bool, threads: bool
     ) -> tuple[Outcome, Evaluation | None]:
-        async with self._entered_async():
+        await self._enter_async()
+        try:
             run, frame, action, observation = self._begin(plan, action, observation, recording, threads)
             token = FRAME.set(frame)
             try:
-                for node in plan.observers:
-                    await concurrent.plainly(plan.root, node.observe, action, observation)  # type: ignore[attr-defined]
+                for place in plan.observers:
+                    await concurrent.observe(place, action, observation)
                 outcome = await concurrent.build(plan.root, run.recording)(action, observation, run.last)
             except BaseException as error:
                 self._rollback(run, error)
@@ -378,31 +440,55 @@ class Episode:
                 FRAME.reset(token)
             self._commit(run, outcome)
             return outcome, run.record
+        finally:
+            self._leave()
+
+    async def _take_unscored_async(self, plan: Plan, action: Any, observation: Any, threads: bool) -> None:
+        await self._enter_async()
+        try:
+            run, frame, action, observation = self._begin(plan, action, observation, False, threads)
+            token = FRAME.set(frame)
+            try:
+                for place in plan.observers:
+                    with suppress(Exception):
+                        await concurrent.observe(place, action, observation)
+            finally:
+                run.open = False
+                FRAME.reset(token)
+            self._commit(run, Unscored("the step could not be scored"))
+        finally:
+            self._leave()
 
     def _enter(self) -> None:
+        self._refuse_nesting()
+        self._lock.acquire()
+
+    async def _enter_async(self) -> None:
+        self._refuse_nesting()
+        while not self._lock.acquire(False):
+            loop = asyncio.get_running_loop()
+            woken: asyncio.Future[None] = loop.create_future()
+            self._waiters.append((loop, woken))
+            if self._lock.acquire(False):  # it came free before we stood in line
+                return
+            await woken
+
+    def _leave(self) -> None:
+        self._lock.release()
+        if self._waiters:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Let all who wait on an event loop try again; sync callers wait at the lock itself."""
+        waiters, self._waiters = self._waiters, []
+        for loop, woken in waiters:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_resolve, woken)
+
+    def _refuse_nesting(self) -> None:
         frame = FRAME.get()
         if frame is not None and frame.run.episode is self and self._inside:
             raise EpisodeError("a node cannot take a step of the episode that it is being evaluated in")
-        self._turn.acquire()
-
-    @contextmanager
-    def _entered(self) -> Iterator[None]:
-        self._enter()
-        try:
-            yield
-        finally:
-            self._turn.release()
-
-    @asynccontextmanager
-    async def _entered_async(self) -> AsyncIterator[None]:
-        frame = FRAME.get()
-        if frame is not None and frame.run.episode is self and self._inside:
-            raise EpisodeError("a node cannot take a step of the episode that it is being evaluated in")
-        await self._turn.acquire_async()
-        try:
-            yield
-        finally:
-            self._turn.release()
 
     def _begin(
         self, plan: Plan, action: Any, observation: Any, recording: bool, threads: bool
@@ -424,8 +510,12 @@ class Episode:
             frame = Frame(run)
             if not (plan.nests or recording or threads):
                 self._run, self._frame = run, frame
+                if not (plan.is_async or plan.observers or self._record or self._snapshot):
+                    self._quick, self._root = plan, sync.build(plan.root, False)
+                    self._pays = plan.root.node if plan.only_pays else None
         else:  # nothing can be nested in it, so one serves every step
-            run.last = [None] * plan.size
+            run.last = Outcomes(plan.blank)
+            run.last.run = run
             if run.memo:
                 run.memo.clear()
             frame = self._frame  # type: ignore[assignment]
@@ -438,7 +528,7 @@ class Episode:
         """Make a step of a run that was not yet an episode's: its nodes turned out to keep memory."""
         self._adopt(plan)
         run = Run(plan, self)
-        run.last = last
+        run.last = last  # type: ignore[assignment]
         run.ending = read_end(observation)
         self._pairs.append((action, observation))
         self._commit(run, outcome)
@@ -448,7 +538,7 @@ class Episode:
         for node in plan.self_stateful:
             node._claim(self)
         self._plan = plan
-        self._run = self._frame = None
+        self._run = self._frame = self._quick = self._root = None
 
     def _commit(self, run: Run, outcome: Outcome) -> None:
         self._inside = False
@@ -485,7 +575,7 @@ class Episode:
     def _close(self, status: Any, record: Evaluation | None) -> None:
         self.status = status
         self.final = record
-        self._memo = self._run = self._frame = None
+        self._memo = self._run = self._frame = self._quick = self._root = None
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -519,7 +609,8 @@ class Episode:
         return run, Frame(run)
 
     async def _end_async(self, plan: Plan, ending: End, threads: bool) -> float | Score | None:
-        async with self._entered_async():
+        await self._enter_async()
+        try:
             if self._closes_unscored(plan, ending):
                 return self.reward
             action, observation = self._pairs[-1]
@@ -534,6 +625,8 @@ class Episode:
                 run.open = False
                 FRAME.reset(token)
             self._finish_end(run, ending, outcome)
+        finally:
+            self._leave()
         return self.reward
 
     def _finish_end(self, run: Run, ending: End, outcome: Outcome) -> None:
@@ -596,7 +689,7 @@ class Episode:
         plan = self._plan or self._rubric._compiled()
         delayed = [group[0].node for group in plan.by_node.values() if group[0].node._scores_trajectory()]
         kind: Literal["reward", "credit"] = "reward" if all(node._conserves() for node in delayed) else "credit"  # type: ignore[attr-defined]
-        total = self._total(emitted)
+        total = self.total
         if total is None:
             return StepRewards(np.full(steps, np.nan), emitted, None, kind, self.reduction)
         values = emitted.copy()
@@ -616,13 +709,12 @@ class Episode:
             )
         return StepRewards(values, emitted, total, kind, self.reduction)
 
-    def _total(self, emitted: NDArray[np.float64]) -> float | None:
-        from math import fsum, isnan
-
-        if not len(emitted) or self.status in ("error", "abandoned") or isnan(emitted[-1]):
+    def _total(self) -> float | None:
+        if not self._emitted or self.status in ("error", "abandoned") or self._emitted[-1] is None:
             return None
-        total = fsum(emitted.tolist()) if self.reduction == "sum" else float(emitted[-1])
-        return None if isnan(total) else total
+        if self.reduction == "last":
+            return self._emitted[-1]
+        return None if None in self._emitted else fsum(self._emitted)  # type: ignore[arg-type]
 
     def _steps_of(self, node: Rubric) -> list[int]:
         if node.sees == "calls" and id(node) not in self._lists:
@@ -675,3 +767,7 @@ def _copied(memory: dict[Any, Any]) -> dict[Any, Any]:
 def _settled(entry: Any) -> bool:
     return entry.__class__ is tuple and not is_pending(entry[0]) and not isinstance(entry[0], sync.Failure)
 
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from rubrics.engine import concurrent, replay, sync
-from rubrics.engine.frames import FRAME, Frame, Run, keep_record
+from rubrics.engine.frames import FRAME, Frame, Run
 from rubrics.engine.loop import block
-from rubrics.engine.plan import CUSTOM, LEAF, Place, Plan
+from rubrics.engine.plan import CUSTOM, LATEST, LEAF, Place, Plan
 from rubrics.episode import Episode
 from rubrics.evaluation import Evaluation
 from rubrics.score import EpisodeError, Outcome, Score, StateError, StructureError, public
@@ -21,11 +21,23 @@ from rubrics.trajectory import Reduction
 if TYPE_CHECKING:
     from rubrics.session import BlockingSession, Session
 
+_current = FRAME.get
 Hook = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _INTERNAL = frozenset(
-    {"_rubric_children", "_forward_hooks", "_forward_pre_hooks", "_plan", "_parents", "_homes", "_default", "_owner"}
+    {
+        "_rubric_children",
+        "_forward_hooks",
+        "_forward_pre_hooks",
+        "_plan",
+        "_call",
+        "_bare",
+        "_parents",
+        "_homes",
+        "_default",
+        "_owner",
+    }
 )
 
 
@@ -71,6 +83,8 @@ class Rubric:
         _forward_hooks: dict[int, Hook]
         _forward_pre_hooks: dict[int, Hook]
         _plan: Plan | None
+        _call: Callable[[Any, Any], Any] | None
+        _bare: Callable[[Any, Any, Any], Any] | None
         _parents: list[weakref.ref[Rubric]]
         _homes: list[tuple[Plan, int]]
         _default: Episode | None
@@ -80,7 +94,9 @@ class Rubric:
         super().__init_subclass__(**kwargs)
         own = cls.__dict__
         if "__call__" in own:
-            raise StructureError(f"{cls.__name__} overrides __call__; write forward, so that hooks and records keep working")
+            raise StructureError(
+                f"{cls.__name__} overrides __call__; write forward, so that hooks and records keep working"
+            )
         if "forward" in own and "is_async" not in own:
             cls.is_async = inspect.iscoroutinefunction(own["forward"])
         for name in ("reset", "reset_async"):
@@ -118,27 +134,48 @@ class Rubric:
             InvalidScoreError: a node answered with something that is not a score.
             EpisodeOverError: the default episode is over; `reset()` starts another.
         """
-        frame = FRAME.get()
+        frame = _current()
         if frame is not None and frame.run.open and id(self) in frame.run.plan.by_node:
             return _nested(frame, self, action, observation)
+        run_root = self._bare
+        if run_root is None:
+            return (self._call or self._compiled_call())(action, observation)
+        # A sync tree that keeps no state, in which nothing can be nested or remembered. It needs no frame: a node that asks
+        # for its memory finds its root, and from then on the tree's steps belong to the default episode.
+        plan: Any = self._plan
+        last = plan.blank.copy()
+        try:
+            outcome = run_root(action, observation, last)
+        except BaseException:
+            if self._default is not None:
+                self._set_default(None)
+            raise
+        plan.last = last
+        if LATEST[0] is not plan:
+            plan.note_latest()
+        if self._default is not None:
+            self._default.adopt(plan, last, outcome, action, observation)
+        return outcome if outcome.__class__ is float else public(outcome)
+
+    def _compiled_call(self) -> Callable[[Any, Any], Any]:
+        """What a call as a root does, by the structure of the tree alone."""
         plan = self._compiled()
+        call: Callable[[Any, Any], Any]
         if plan.stateful or self._default is not None:
             episode = self.default_episode
-            return episode.astep(action, observation) if plan.is_async else episode.step(action, observation)
-        if plan.is_async:
-            return _score_async(plan, action, observation)
-        run, frame, last = plan.begin()
-        token = FRAME.set(frame)
-        try:
-            outcome = sync.build(plan.root, False)(action, observation, last)
-        except BaseException as error:
-            _drop(run, error)
-            raise
-        finally:
-            run.open = False
-            FRAME.reset(token)
-        _finish(run, last, outcome, action, observation)
-        return outcome if outcome.__class__ is float else public(outcome)
+            call = episode.astep if plan.is_async else episode.step
+        elif plan.is_async:
+            call = functools.partial(_score_async, plan)
+        elif plan.nests or plan.remembers:
+            call = functools.partial(sync.framed, plan)
+        else:
+            self.__dict__["_bare"] = sync.build(plan.root, False)
+            return self
+        self.__dict__["_call"] = call
+        return call
+
+    def _set_default(self, episode: Episode | None) -> None:
+        self.__dict__.update(_default=episode, _call=None, _bare=None)
 
     async def evaluate(self, action: Any, observation: Any, episode: Episode | None = None) -> Evaluation:
         """Score one step and return the whole record.
@@ -224,7 +261,7 @@ class Rubric:
     def default_episode(self) -> Episode:
         """The episode of a root that is called without one; `reset()` replaces it."""
         if self._default is None:
-            self.__dict__["_default"] = Episode(self)
+            self._set_default(Episode(self))
         return self._default  # type: ignore[return-value]
 
     def session(self) -> Session:
@@ -255,12 +292,12 @@ class Rubric:
                 await self._reset_tree_async()
 
     def _reset_tree(self) -> None:
-        self.__dict__["_default"] = None
+        self._set_default(None)
         for child in list(self._rubric_children.values()):
             child.reset()
 
     async def _reset_tree_async(self) -> None:
-        self.__dict__["_default"] = None
+        self._set_default(None)
         for child in list(self._rubric_children.values()):
             if type(child).reset_async is not Rubric.reset_async or not child._overrides_reset():
                 await child.reset_async()
@@ -270,8 +307,11 @@ class Rubric:
     @property
     def task(self) -> Any:
         """The task of the episode that is running, or of the default one; None where none was given."""
-        episode = self._current_episode()
-        return None if episode is None else episode.task
+        frame = FRAME.get()
+        if frame is not None and id(self) in frame.run.plan.by_node:
+            return None if frame.run.episode is None else frame.run.episode.task
+        default = self._home()._default
+        return None if default is None else default.task
 
     @task.setter
     def task(self, value: Any) -> None:
@@ -283,18 +323,21 @@ class Rubric:
 
         A step that fails puts it back as it was. That takes a copy, so keep running totals here rather than whole histories.
         """
+        return self._where().memory_of(self)
+
+    def _where(self) -> Episode:
+        """The episode that this node's code runs in; outside a run the default one of the root it was last run under."""
         frame = FRAME.get()
-        if frame is not None:
+        if frame is not None and id(self) in frame.run.plan.by_node:
             run = frame.run
             if run.episode is None:
                 run.episode = run.plan.root.node.default_episode
-                run.episode._inside = True
-            return run.episode.memory_of(self)
-        return self.default_episode.memory_of(self)
+            return run.episode
+        return self._home().default_episode
 
-    def _current_episode(self) -> Episode | None:
-        frame = FRAME.get()
-        return self._default if frame is None else frame.run.episode
+    def _home(self) -> Rubric:
+        homes = self.__dict__.get("_homes")
+        return max(homes, key=lambda home: home[0].stamp)[0].root.node if homes else self
 
     @property
     def last_score(self) -> float | Score | None:
@@ -364,7 +407,7 @@ class Rubric:
         """Forget what was compiled, here and above."""
         if "_parents" not in self.__dict__:
             return
-        self.__dict__["_plan"] = None
+        self.__dict__.update(_plan=None, _call=None, _bare=None)
         for ref in self._parents:
             parent = ref()
             if parent is not None:
@@ -489,16 +532,14 @@ class Rubric:
     def __repr__(self) -> str:
         if "_rubric_children" not in self.__dict__:
             return f"<{type(self).__name__}, without super().__init__()>"
-        lines = [
-            f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in self._rubric_children.items()
-        ]
+        lines = [f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in self._rubric_children.items()]
         head = f"{type(self).__name__}({self.extra_repr()}"
         return head + ")" if not lines else head + "\n  " + "\n  ".join(lines) + "\n)"
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a pickle takes along: no running episode, nothing compiled."""
         state = dict(self.__dict__)
-        for name in ("_plan", "_parents", "_homes", "_default", "_owner"):
+        for name in ("_plan", "_call", "_bare", "_parents", "_homes", "_default", "_owner"):
             state.pop(name, None)
         return state
 
@@ -556,6 +597,8 @@ def _fresh() -> dict[str, Any]:
         "_forward_hooks": {},
         "_forward_pre_hooks": {},
         "_plan": None,
+        "_call": None,
+        "_bare": None,
         "_parents": [],
         "_homes": [],
         "_default": None,
@@ -645,12 +688,12 @@ async def _run_async(plan: Plan, action: Any, observation: Any, run: Run) -> tup
     try:
         outcome = await concurrent.build(plan.root, run.recording)(action, observation, run.last)
     except BaseException as error:
-        _drop(run, error)
+        sync.drop(run, error)
         raise
     finally:
         run.open = False
         FRAME.reset(token)
-    _finish(run, run.last, outcome, action, observation)
+    sync.finish(run, run.last, outcome, action, observation)
     return outcome, run.record
 
 
@@ -660,25 +703,10 @@ def _record(plan: Plan, action: Any, observation: Any) -> Evaluation | None:
     try:
         outcome = sync.build(plan.root, True)(action, observation, run.last)
     except BaseException as error:
-        _drop(run, error)
+        sync.drop(run, error)
         raise
     finally:
         run.open = False
         FRAME.reset(token)
-    _finish(run, run.last, outcome, action, observation)
+    sync.finish(run, run.last, outcome, action, observation)
     return run.record
-
-
-def _finish(run: Run, last: list[Outcome | None], outcome: Outcome, action: Any, observation: Any) -> None:
-    run.plan.finished(last)
-    if run.episode is not None:  # a node used its memory: from now on the tree's steps belong to its default episode
-        run.episode.adopt(run.plan, last, outcome, action, observation)
-        run.episode = None
-
-
-def _drop(run: Run, error: BaseException) -> None:
-    """A run that failed leaves its record on the exception, and no default episode that only it began."""
-    if run.episode is not None:
-        run.plan.root.node.__dict__["_default"] = None
-        run.episode = None
-    keep_record(run, error)

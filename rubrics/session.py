@@ -113,18 +113,18 @@ class Session(NodeView):
             return self.episode_now.astep(action, observation)
         return self.episode_now.step(action, observation)
 
-    def reset(self, task: Any = None, initial: Any = None) -> None:
+    def reset(self, task: Any = None, initial: Any = None, **options: Any) -> None:
         """Start a new episode; one that was not over is abandoned.
 
         Args:
-            task, initial: of the new episode.
+            task, initial, options: of the new episode, as for `rubric.episode`.
         """
         self._abandon()
-        self._episode = self._node.episode(task=task, initial=initial)
+        self._episode = self._node.episode(task=task, initial=initial, **options)
 
-    async def reset_async(self, task: Any = None, initial: Any = None) -> None:
+    async def reset_async(self, task: Any = None, initial: Any = None, **options: Any) -> None:
         """Like :meth:`reset`; overrides of `reset_async` in the tree are awaited."""
-        self.reset(task, initial)
+        self.reset(task, initial, **options)
         for node in self._node._compiled().self_stateful:
             await node.reset_async()
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Literal, NoReturn
 
 End = Literal["terminated", "truncated", "error", "abandoned"]
@@ -148,11 +149,23 @@ class Trajectory:
         )
 
 
-def _plain(value: Any, place: str) -> Any:
-    from pydantic_core import to_jsonable_python
+def jsonable(value: Any, convert: Callable[[Any], Any]) -> Any:
+    """The same data as JSON values: tuples as lists, keys as strings, and `convert` for whatever JSON does not know."""
+    kind = type(value)
+    if value is None or kind is str or kind is int or kind is float or kind is bool:
+        return value
+    if isinstance(value, dict):
+        return {
+            key if type(key) is str else str(convert(key)): jsonable(item, convert) for key, item in dict.items(value)
+        }
+    if isinstance(value, list | tuple):
+        return [jsonable(item, convert) for item in value]
+    return convert(value)
 
+
+def _plain(value: Any, place: str) -> Any:
     try:
-        return to_jsonable_python(value, fallback=_plain_object)
+        return jsonable(value, _plain_object)
     except ValueError as error:  # pydantic's error is one
         raise ValueError(f"{place} cannot be written as JSON: {error}") from None
     except TypeError as error:
@@ -160,6 +173,12 @@ def _plain(value: Any, place: str) -> Any:
 
 
 def _plain_object(value: Any) -> Any:
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value, fallback=_plain_fields)
+
+
+def _plain_fields(value: Any) -> Any:
     if callable(to_list := getattr(value, "tolist", None)):  # numpy's arrays and scalars
         return to_list()
     if hasattr(value, "__dict__") and not callable(value):
@@ -193,13 +212,17 @@ def read_end(observation: Any) -> Literal["terminated", "truncated"] | None:
     What a class itself provides (slots, properties, defaults) is looked up when its first instance is read: a class
     that gains one of the names later is not noticed.
     """
-    try:
-        reader = _readers[type(observation)]
-    except KeyError:
+    return end_reader(type(observation))(observation)
+
+
+def end_reader(kind: type) -> Callable[[Any], Literal["terminated", "truncated"] | None]:
+    """What `read_end` does for observations of one class, for loops that meet the same class at every step."""
+    reader = _readers.get(kind)
+    if reader is None:
         if len(_readers) >= _MAX_CLASSES:
             _readers.clear()
-        reader = _readers[type(observation)] = _reader_for(type(observation))
-    return reader(observation)
+        reader = _readers[kind] = _reader_for(kind)
+    return reader
 
 
 def _reader_for(kind: type) -> _Reader:
@@ -213,7 +236,8 @@ def _reader_for(kind: type) -> _Reader:
         return _never
     fallback = next((base.__module__ for base in kind.__mro__ if "__getattr__" in base.__dict__), None)
     pydantic = fallback == "pydantic.main"  # its __getattr__ is slow, and finds nothing but extra fields
-    if kind.__getattribute__ is not object.__getattribute__ or (fallback and not pydantic):
+    plain = kind.__getattribute__ is object.__getattribute__ or kind is SimpleNamespace
+    if not plain or (fallback and not pydantic):
         return partial(_end_of_attributes, _ENDS)
     if pydantic:
         return partial(_end_of_mixed_model, provided) if provided else _end_of_model
@@ -238,14 +262,19 @@ def _end_of_keys(values: Mapping[str, Any]) -> _Ended:
 
 
 def _end_of_instance(observation: Any) -> _Ended:
-    return _end_of_keys(observation.__dict__)
+    values = observation.__dict__
+    if "terminated" in values or "finished" in values or "truncated" in values:
+        return _end_of_keys(values)
+    if "done" in values and (done := values["done"]) is not False and _true(done):  # as above: a call costs as much
+        return "terminated"
+    return None
 
 
 def _end_of_model(observation: Any) -> _Ended:
     values = observation.__dict__
     if observation.__pydantic_extra__ or "terminated" in values or "finished" in values or "truncated" in values:
         return _end_of_mixed_model({}, observation)
-    if "done" in values and (done := values["done"]) is not False and _true(done):  # as above: a call costs as much
+    if "done" in values and (done := values["done"]) is not False and _true(done):
         return "terminated"
     return None
 

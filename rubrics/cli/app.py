@@ -18,9 +18,12 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        typer.echo(f"rubrics {version('rubrics')}")
+        try:
+            typer.echo(f"rubrics {version('rubrics')}")
+        except PackageNotFoundError:
+            typer.echo("rubrics from a checkout that is not installed")
         raise typer.Exit
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +18,7 @@ from rubrics.rescoring import LoadError, Row, Summary, load_rubric, load_types
 
 _SHOWN = 20  # messages of one kind on a terminal; all of them are in the rows
 
-RUBRIC_RAISED, BAD_INPUT = 1, 2
+RUBRIC_RAISED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
 class AssumedEnd(StrEnum):
@@ -79,26 +80,37 @@ def rescore(
     summary, shown = Summary(), None
     problems = _Problems()
     written = 0
-    with file:
-        try:
+    try:
+        with file:
             for row in _with_progress(rows, summary):
-                file.write(row.to_json())
+                row, line = _line(row)
+                file.write(line)
                 file.flush()
                 written += 1
                 summary.add(row)
                 problems.add(row)
                 if shown is None and (row.id == show or (show == "first" and row.status == "scored")):
                     shown = row
-        except KeyboardInterrupt:
-            problems.report(out)
-            _complain(f"interrupted; the first {written} rows are in {out}")
-            raise typer.Exit(130) from None
-        except OSError as error:
-            problems.report(out)
-            raise _refused(f"{out}: cannot be written after row {written}: {error.strerror or error}") from None
+    except KeyboardInterrupt:
+        problems.report(out)
+        _complain(f"interrupted; the first {written} rows are in {out}")
+        raise typer.Exit(INTERRUPTED) from None
+    except OSError as error:
+        problems.report(out)
+        raise _refused(f"{out}: cannot be written after row {written}: {error.strerror or error}") from None
     problems.report(out)
     _print(summary, shown, show)
     raise typer.Exit(problems.exit_code)
+
+
+def _line(row: Row) -> tuple[Row, bytes]:
+    """A row and its line. A node's metadata can hold what nothing can write, such as a list that holds itself."""
+    try:
+        return row, row.to_json()
+    except Exception as error:
+        reason = f"the result cannot be written as JSON: {type(error).__name__}: {error}"
+        row = replace(row, status="error", reward=None, reason=reason, evaluation=None, step_rewards=None)
+        return row, row.to_json()
 
 
 def _refused(message: str) -> typer.Exit:
@@ -107,7 +119,12 @@ def _refused(message: str) -> typer.Exit:
 
 
 def _complain(message: str) -> None:
-    typer.echo(f"rubrics: {message}", err=True)
+    typer.echo(f"rubrics: {_printable(message)}", err=True)
+
+
+def _printable(text: str) -> str:
+    """Text from a trajectory as it may be shown: a terminal obeys control characters."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def _check_output(out: Path, sources: Iterable[Path], overwrite: bool) -> None:
@@ -169,7 +186,7 @@ class _Problems:
 def _print(summary: Summary, shown: Row | None, wanted: str) -> None:
     console = Console(highlight=False)
     if shown is not None and shown.evaluation is not None:
-        console.print(Text(f"{shown.id}: reward {shown.reward}, recorded {shown.recorded_reward}"))
+        console.print(Text(_printable(f"{shown.id}: reward {shown.reward}, recorded {shown.recorded_reward}")))
         console.print(shown.evaluation.tree())
         console.print()
     elif wanted not in ("first", "none"):

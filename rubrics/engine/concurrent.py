@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from inspect import isawaitable
 from time import perf_counter
+from types import CoroutineType
 from typing import Any
 
 from rubrics.engine import sync
@@ -35,7 +36,7 @@ def build(place: Place, recording: bool) -> AsyncCall:
         elif place.kind == DELAYED:
             call = delayed(place)
         elif place.kind == CUSTOM:
-            call = custom(place, recording)
+            call = custom(place)
         else:
             call = leaf(place)
         if place.node._forward_pre_hooks or place.node._forward_hooks:
@@ -91,12 +92,28 @@ async def plainly(place: Place, function: Callable[..., Any], *args: Any) -> Any
     return value
 
 
+async def observe(place: Place, action: Any, observation: Any) -> None:
+    """Show a node the step."""
+    node: Any = place.node
+    try:
+        await plainly(place, node.observe, action, observation)
+    except Exception as error:
+        sync.annotate(place, error)
+        raise
+
+
 def leaf(place: Place) -> AsyncCall:
     node, index, who = place.node, place.index, place.who
 
     async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        value: Any
         try:
-            value = await plainly(place, node.forward, action, observation)
+            if FRAME.get().run.threads:  # type: ignore[union-attr]
+                value = await plainly(place, node.forward, action, observation)
+            else:
+                value = node.forward(action, observation)
+                if value.__class__ is CoroutineType or isawaitable(value):
+                    value = await value
             if value.__class__ is not float or value - value != 0.0:
                 value = checked(value, who)
         except Exception as error:
@@ -107,11 +124,11 @@ def leaf(place: Place) -> AsyncCall:
     return call
 
 
-def custom(place: Place, recording: bool) -> AsyncCall:
+def custom(place: Place) -> AsyncCall:
     node = place.node
 
     async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
-        frame, token = sync.enter(place, recording)
+        frame, token = sync.enter(place)
         value: Any
         try:
             value = await plainly(place, node.forward, action, observation)
@@ -120,8 +137,7 @@ def custom(place: Place, recording: bool) -> AsyncCall:
             sync.explain(frame, error)
             value = sync.failed(place, error)
         finally:
-            if token is not None:
-                FRAME.reset(token)
+            FRAME.reset(token)
             sync.discard_coroutines(frame)
         last[place.index] = value
         return value  # type: ignore[no-any-return]
@@ -134,17 +150,17 @@ def delayed(place: Place) -> AsyncCall:
     index, who = place.index, place.who
 
     async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
-        run = FRAME.get().run  # type: ignore[union-attr]
-        run.episode.saw(node, action, observation)  # type: ignore[union-attr]
+        run: Any = last.run  # type: ignore[attr-defined]
+        run.episode.saw(node, action, observation)
         value: Any
         if run.ending is None:
             value = node._intermediate
         else:
             try:
-                value = checked(await plainly(place, node.score_trajectory, run.episode.pairs(node)), who)  # type: ignore[union-attr]
+                value = checked(await plainly(place, node.score_trajectory, run.episode.pairs(node)), who)
             except Exception as error:
                 value = sync.failed(place, error)
-            run.episode.scored(node, value)  # type: ignore[union-attr]
+            run.episode.scored(node, value)
         last[index] = value
         return value  # type: ignore[no-any-return]
 
@@ -228,20 +244,19 @@ class _Decided(Exception):
     """One child's outcome is enough."""
 
 
-async def all_of(
-    node: Any, runs: list[AsyncCall], which: list[int], values: list[Outcome | None], *args: Any
-) -> None:
+async def all_of(node: Any, runs: list[AsyncCall], which: list[int], values: list[Outcome | None], *args: Any) -> None:
     """Run async children at once and fill in their values; stop at the first exception, or when the node is decided."""
     if len(which) == 1:
         values[which[0]] = await runs[which[0]](*args)
         return
 
-    async def watched(i: int) -> None:
+    async def watched(i: int) -> Outcome:
         value = values[i] = await runs[i](*args)
-        if node.stops and node.stop(value):
+        if node.stop(value):
             raise _Decided
+        return value
 
-    tasks = [asyncio.create_task(watched(i)) for i in which]
+    tasks = [asyncio.create_task(watched(i) if node.stops else runs[i](*args)) for i in which]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
@@ -255,6 +270,8 @@ async def all_of(
         return
     if errors:
         raise errors[0]
+    for i, task in zip(which, tasks, strict=True):
+        values[i] = task.result()
 
 
 def complete(place: Place, recording: bool) -> None:

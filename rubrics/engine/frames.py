@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from rubrics.episode import Episode
 
 
+class Outcomes(list[Outcome | None]):
+    """The outcomes of a run by node index; None where a node was not reached."""
+
+    __slots__ = ("run",)
+
+    run: Run
+
+
 class Run:
     """One evaluation of a plan.
 
@@ -30,7 +38,19 @@ class Run:
         last: outcomes by node index.
     """
 
-    __slots__ = ("ending", "episode", "last", "lock", "memo", "open", "plan", "record", "recording", "records", "threads")
+    __slots__ = (
+        "ending",
+        "episode",
+        "last",
+        "lock",
+        "memo",
+        "open",
+        "plan",
+        "record",
+        "recording",
+        "records",
+        "threads",
+    )
 
     def __init__(self, plan: Plan, episode: Episode | None, recording: bool = False, threads: bool = False) -> None:
         self.plan = plan
@@ -41,7 +61,8 @@ class Run:
         self.records: dict[tuple[int, int, int], Evaluation] = {}
         self.ending: str | None = None
         self.open = plan.nests
-        self.last: list[Outcome | None] = [None] * plan.size
+        self.last = Outcomes(plan.blank)
+        self.last.run = self
         self.record: Evaluation | None = None
         self.lock = Lock() if threads else None
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rubrics.engine.frames import Frame, Run
 from rubrics.score import Outcome, StructureError
 
 if TYPE_CHECKING:
@@ -17,7 +16,8 @@ AsyncCall: TypeAlias = "Callable[[Any, Any, list[Outcome | None]], Coroutine[Any
 
 LEAF, CONTAINER, CUSTOM, DELAYED, HOLDER = "leaf", "container", "custom", "delayed", "holder"
 
-_ticks = count(1).__next__
+tick = count(1).__next__
+LATEST: list[Plan | None] = [None]
 
 
 class Place:
@@ -82,8 +82,10 @@ class Plan:
         stateful: whether the tree sees every step of an episode (delayed nodes, or nodes that observe).
         nests: whether nodes can be called from within a forward.
         remembers: whether outcomes are kept during a step.
-        observers: nodes with an `observe`.
+        observers: places of nodes with an `observe`.
         self_stateful: nodes that keep state on themselves (they override `reset`).
+        blank: the outcomes of a run that has not begun.
+        only_pays: whether a step before the last only pays the root's intermediate reward.
         last, stamp: outcomes of the latest run that was finished, and when that was.
     """
 
@@ -95,15 +97,17 @@ class Plan:
         nodes = [group[0].node for group in self.by_node.values()]
         self.is_async = self.root.is_async
         self.delays = self.root.delays
-        self.observers = [node for node in nodes if node._observes()]
+        self.observers = [group[0] for group in self.by_node.values() if group[0].node._observes()]
         self.self_stateful = [node for node in nodes if node._keeps_state()]
         self.stateful = self.delays or bool(self.observers)
         self.nests = any(place.custom for place in places)
         self._mark_remembered(self.root, under_custom=False)
         self.remembers = any(place.remembered for place in places)
-        self.last: list[Outcome | None] = [None] * self.size
+        self.blank: list[Outcome | None] = [None] * self.size
+        self.last = self.blank
+        root_node = self.root.node
+        self.only_pays = self.root.kind == DELAYED and not (root_node._forward_hooks or root_node._forward_pre_hooks)
         self.stamp = 0
-        self._frame: Frame | None = None
         for group in self.by_node.values():
             group[0].node._homes.append((self, group[0].index))
 
@@ -132,17 +136,13 @@ class Plan:
         for child in place.children:
             self._mark_remembered(child, under_custom or place.custom)
 
-    def begin(self) -> tuple[Run, Frame, list[Outcome | None]]:
-        """What one bare sync run needs. Where nothing can be nested in a run or remembered, all runs share a frame."""
-        if self.nests or self.remembers:
-            run = Run(self, None)
-            return run, Frame(run), run.last
-        frame = self._frame
-        if frame is None:
-            frame = self._frame = Frame(Run(self, None))
-        return frame.run, frame, [None] * self.size
-
     def finished(self, last: list[Outcome | None]) -> None:
         """Make a run's outcomes the latest ones."""
         self.last = last
-        self.stamp = _ticks()
+        if LATEST[0] is not self:
+            self.note_latest()
+
+    def note_latest(self) -> None:
+        """Nodes that are in several trees answer `last_score` from the one that ran last."""
+        LATEST[0] = self
+        self.stamp = tick()

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rubrics.engine.frames import FRAME, Frame
-from rubrics.engine.plan import CONTAINER, CUSTOM, DELAYED, Place, SyncCall
+from rubrics.engine.frames import FRAME, Frame, Run, keep_record
+from rubrics.engine.plan import CONTAINER, CUSTOM, DELAYED, Place, Plan, SyncCall
+from rubrics.evaluation import Evaluation
 from rubrics.score import InvalidScoreError, Outcome, Score, Unscored, checked, public
-
-if TYPE_CHECKING:
-    from rubrics.evaluation import Evaluation
 
 
 def build(place: Place, recording: bool) -> SyncCall:
@@ -25,7 +23,7 @@ def build(place: Place, recording: bool) -> SyncCall:
         elif place.kind == DELAYED:
             call = delayed(place)
         elif place.kind == CUSTOM:
-            call = custom(place, recording)
+            call = custom(place)
         else:
             call = leaf(place)
         if place.node._forward_pre_hooks or place.node._forward_hooks:
@@ -36,6 +34,48 @@ def build(place: Place, recording: bool) -> SyncCall:
             call = remembered(place, call)
         place.runs[key] = call
     return call
+
+
+def framed(plan: Plan, action: Any, observation: Any) -> float | Score | None:
+    """A run of a sync tree outside any episode in which nodes can be nested or remembered."""
+    run = Run(plan, None)
+    token = FRAME.set(Frame(run))
+    try:
+        outcome = build(plan.root, False)(action, observation, run.last)
+    except BaseException as error:
+        drop(run, error)
+        raise
+    finally:
+        run.open = False
+        FRAME.reset(token)
+    finish(run, run.last, outcome, action, observation)
+    return public(outcome)
+
+
+def finish(run: Run, last: list[Outcome | None], outcome: Outcome, action: Any, observation: Any) -> None:
+    """After a run outside any episode. Where a node used its memory, the tree's steps belong to its default episode now."""
+    run.plan.finished(last)
+    if run.episode is not None:
+        run.episode.adopt(run.plan, last, outcome, action, observation)
+        run.episode = None
+
+
+def drop(run: Run, error: BaseException) -> None:
+    """A run that failed leaves its record on the exception, and no default episode that only it began."""
+    if run.episode is not None:
+        run.plan.root.node._set_default(None)
+        run.episode = None
+    keep_record(run, error)
+
+
+def observe(place: Place, action: Any, observation: Any) -> None:
+    """Show a node the step."""
+    node: Any = place.node
+    try:
+        node.observe(action, observation)
+    except Exception as error:
+        annotate(place, error)
+        raise
 
 
 def failed(place: Place, error: Exception) -> Outcome:
@@ -132,12 +172,28 @@ def container(place: Place, runs: list[SyncCall], recording: bool) -> SyncCall:
         only = runs[0]
 
         def single(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
-            return settle([only(action, observation, last)], last)
+            value: Any
+            try:
+                value = combine([only(action, observation, last)])
+                if value.__class__ is not float or value - value != 0.0:
+                    value = combined(value, place)
+            except Exception as error:
+                value = failed(place, error)
+            last[index] = value
+            return value  # type: ignore[no-any-return]
 
         return single
 
     def every(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
-        return settle([run(action, observation, last) for run in runs], last)
+        value: Any
+        try:  # an exception of a child has its path already
+            value = combine([run(action, observation, last) for run in runs])
+            if value.__class__ is not float or value - value != 0.0:
+                value = combined(value, place)
+        except Exception as error:
+            value = failed(place, error)
+        last[index] = value
+        return value  # type: ignore[no-any-return]
 
     return every
 
@@ -175,8 +231,6 @@ def skip(place: Place) -> None:
 
 
 def _skip(place: Place, record: Evaluation) -> None:
-    from rubrics.evaluation import Evaluation
-
     for child in place.children:
         below = Evaluation(record.path + child.path[len(place.path) :], child.kind_name)
         record.children.append(below)
@@ -190,14 +244,16 @@ def combined(value: object, place: Place) -> Outcome:
     try:
         return checked(value, place.who)
     except InvalidScoreError as error:
-        raise InvalidScoreError(str(error).replace("forward returned", "the combination of its children gave")) from None
+        raise InvalidScoreError(
+            str(error).replace("forward returned", "the combination of its children gave")
+        ) from None
 
 
-def custom(place: Place, recording: bool) -> SyncCall:
+def custom(place: Place) -> SyncCall:
     node = place.node
 
     def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
-        frame, token = enter(place, recording)
+        frame, token = enter(place)
         value: Any
         try:
             value = node.forward(action, observation)
@@ -206,8 +262,7 @@ def custom(place: Place, recording: bool) -> SyncCall:
             explain(frame, error)
             value = failed(place, error)
         finally:
-            if token is not None:
-                FRAME.reset(token)
+            FRAME.reset(token)
             discard_coroutines(frame)
         last[place.index] = value
         return value  # type: ignore[no-any-return]
@@ -215,13 +270,11 @@ def custom(place: Place, recording: bool) -> SyncCall:
     return call
 
 
-def enter(place: Place, recording: bool) -> tuple[Frame, Any]:
-    """The frame of a custom forward: the recorder's, which stands already, or a new one."""
+def enter(place: Place) -> tuple[Frame, Any]:
+    """A frame of its own for a custom forward, with the record that stands open."""
     outer = FRAME.get()
     assert outer is not None
-    if recording and outer.place is place:
-        return outer, None
-    frame = Frame(outer.run, place)
+    frame = Frame(outer.run, place, outer.record)
     return frame, FRAME.set(frame)
 
 
@@ -229,7 +282,9 @@ def concluded(place: Place, frame: Frame, value: object) -> Outcome:
     """The outcome of a custom forward, given what its children answered."""
     outcome = checked(value, place.who)
     if isinstance(outcome, Unscored) and outcome.reason is None and frame.unscored:
-        reasons = "; ".join(f"{name} is unscored: {child.reason or 'no reason given'}" for name, child in frame.unscored)
+        reasons = "; ".join(
+            f"{name} is unscored: {child.reason or 'no reason given'}" for name, child in frame.unscored
+        )
         return Unscored(reasons)
     if frame.pending and outcome.__class__ is float:
         return Score(outcome, pending=True)  # type: ignore[arg-type]
@@ -262,18 +317,20 @@ def delayed(place: Place) -> SyncCall:
     index, who = place.index, place.who
 
     def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
-        frame = FRAME.get()
-        run = frame.run  # type: ignore[union-attr]
-        run.episode.saw(node, action, observation)  # type: ignore[union-attr]
+        run: Run = last.run  # type: ignore[attr-defined]
+        episode: Any = run.episode
+        own = episode._pairs[-1]
+        if own[0] is not action or own[1] is not observation or node.sees == "calls":
+            episode.saw(node, action, observation)
         value: Any
         if run.ending is None:
             value = node._intermediate
         else:
             try:
-                value = checked(node.score_trajectory(run.episode.pairs(node)), who)  # type: ignore[union-attr]
+                value = checked(node.score_trajectory(episode.pairs(node)), who)
             except Exception as error:
                 value = failed(place, error)
-            run.episode.scored(node, value)  # type: ignore[union-attr]
+            episode.scored(node, value)
         last[index] = value
         return value  # type: ignore[no-any-return]
 
@@ -303,11 +360,20 @@ def run_hooks(place: Place, hooks: list[Callable[..., Any]], *args: Any) -> None
 
 
 def recorded(place: Place, inner: SyncCall) -> SyncCall:
+    """Keep a record. In sync code nodes open and close like brackets, so one frame serves all but custom forwards."""
+    path, kind, keep = place.path, place.kind_name, place.remembered
+
     def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
-        outer = FRAME.get()
-        record = outer.open_record(place)  # type: ignore[union-attr]
-        stash(outer, place, record, action, observation)  # type: ignore[arg-type]
-        token = FRAME.set(Frame(outer.run, place, record))  # type: ignore[union-attr]
+        frame: Any = FRAME.get()
+        parent, above = frame.record, frame.place
+        if parent is None or above.custom or parent.path != above.path:
+            record = frame.open_record(place)
+        else:
+            record = Evaluation(path, kind)
+            parent.children.append(record)
+        if keep:
+            stash(frame, place, record, action, observation)
+        frame.record, frame.place = record, place
         start = perf_counter()
         try:
             outcome = inner(action, observation, last)
@@ -317,7 +383,7 @@ def recorded(place: Place, inner: SyncCall) -> SyncCall:
             raise
         finally:
             record.duration = perf_counter() - start
-            FRAME.reset(token)
+            frame.record, frame.place = parent, above
         return outcome
 
     return call

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from rubrics.formats.parsing import FormatError, Parsed, checked
 
 _CHUNK = 1 << 16
-_LITERAL = 32  # an error this close to the end of the buffer may be a number or a word that goes on
+_LITERAL = 32  # this close to the end of the buffer, a number or a word may go on
 
 
 def elements(file: BinaryIO) -> Iterator[Parsed]:
@@ -88,7 +88,7 @@ class _Buffer:
             except (ValueError, RecursionError) as error:
                 raise self.error(f"JSON that cannot be read: {error}") from None
             else:
-                if end < len(self.text) or self.complete:
+                if end < len(self.text) - _LITERAL or self.complete:
                     break
             self.fill()
         text, line = self.text[self.at : end], self.line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from rubrics.episode import Episode
-from rubrics.evaluation import NO_USAGE, Usage, evaluation_of
+from rubrics.evaluation import NO_USAGE, Evaluation, Usage, evaluation_of
 from rubrics.formats.parsing import FormatProblem
 from rubrics.rescoring.rows import Row, step_rewards_dict
 from rubrics.rescoring.types import RebuildError, Types
@@ -30,7 +30,7 @@ class Replay:
         row: complete where there is nothing to score.
         episode: the episode to run; None where there is nothing to score.
         steps: the steps to take in it.
-        end: how to end it, unless an observation did.
+        end: how the episode ends, unless an observation says so.
     """
 
     def __init__(
@@ -39,6 +39,8 @@ class Replay:
         self.episode: Episode | None = None
         self.steps: list[Step] = []
         self.end: End | None = None
+        self._spent = NO_USAGE
+        self._last: Evaluation | None = None  # of the last step, once all are taken
         if isinstance(trajectory, FormatProblem):
             place = {"path": trajectory.path, "line": trajectory.line}
             self.row = Row(None, "unreadable", reason=str(trajectory), source=place)
@@ -78,14 +80,20 @@ class Replay:
         seen = read_end(self.steps[-1].observation) if self.steps else None
         return trajectory.end or seen or assumed
 
+    def ending(self) -> End | None:
+        """How to end the episode after its last step, whose record, and what it cost, the end may replace."""
+        assert self.episode is not None
+        self._spent, self._last = self._usage(), self.episode.final or self.episode.evaluations[-1]
+        return self.end
+
     def finish(self) -> None:
         """Complete the row out of the episode, which is over."""
         assert self.episode is not None
         rewards = self.episode.rewards()
         row = self.row
-        row.evaluation = self.episode.final
+        row.evaluation = final = self.episode.final
         row.step_rewards = step_rewards_dict(rewards)
-        row.usage = self._usage(NO_USAGE)
+        self._bill(self._spent if final is None or final is self._last else self._spent + final.usage)
         row.reward = rewards.total
         if rewards.total is not None:
             row.status = "scored"
@@ -101,13 +109,16 @@ class Replay:
         where = ""
         if self.episode is not None:
             row.evaluation = evaluation_of(error)
-            row.usage = self._usage(row.evaluation.usage if row.evaluation else NO_USAGE)
+            spent = self._usage() if self._last is None else self._spent
+            self._bill(spent + row.evaluation.usage if row.evaluation else spent)
             where = f"step {min(self.episode.steps + 1, row.steps)} of {row.steps}: "
         own = isinstance(error, ReplayError | RebuildError)
         message = str(error) if own else f"{type(error).__name__}: {error}"
         row.reason = where + "; ".join([message, *getattr(error, "__notes__", ())])
 
-    def _usage(self, more: Usage) -> dict[str, float] | None:
+    def _usage(self) -> Usage:
         assert self.episode is not None
-        usage = sum((evaluation.usage for evaluation in self.episode.evaluations), more)
-        return asdict(usage) if usage else None
+        return sum((evaluation.usage for evaluation in self.episode.evaluations), NO_USAGE)
+
+    def _bill(self, usage: Usage) -> None:
+        self.row.usage = asdict(usage) if usage else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rubrics.evaluation import Evaluation
 from rubrics.formats.parsing import finite, json_line
-from rubrics.trajectory import End
+from rubrics.trajectory import End, jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,12 +54,9 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values. What nodes put into their metadata is written as well as JSON can; NaN and ±inf are None."""
-        from pydantic_core import to_jsonable_python
-
         data = {field.name: getattr(self, field.name) for field in fields(self)}
         data["evaluation"] = self.evaluation and self.evaluation.to_dict()
-        plain = to_jsonable_python(data, bytes_mode="base64", fallback=_as_text)
-        return finite(plain, [])  # type: ignore[no-any-return]
+        return finite(jsonable(data, _as_well_as_json_can), [])  # type: ignore[no-any-return]
 
     def to_json(self) -> bytes:
         """One line of JSONL."""
@@ -72,9 +69,15 @@ class Row:
         return cls(**{**data, "evaluation": Evaluation.from_dict(evaluation) if evaluation else None})
 
 
-def _as_text(value: Any) -> Any:
-    tolist = getattr(value, "tolist", None)  # numpy's arrays and scalars
-    return tolist() if callable(tolist) else repr(value)
+def _as_well_as_json_can(value: Any) -> Any:
+    from pydantic_core import to_jsonable_python
+
+    if callable(to_list := getattr(value, "tolist", None)):  # numpy's arrays and scalars
+        return to_list()
+    try:
+        return to_jsonable_python(value, fallback=repr)
+    except ValueError:  # bytes, for example
+        return repr(value)
 
 
 def step_rewards_dict(rewards: StepRewards) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def rescore_one(
         try:
             for step in replay.steps:
                 replay.episode.step(step.action, step.observation)
-            replay.episode.end(replay.end)
+            replay.episode.end(replay.ending())
             replay.finish()
         except Exception as error:
             replay.fail(error)
@@ -125,7 +125,7 @@ async def rescore_one_async(
         try:
             for step in replay.steps:
                 await replay.episode.astep(step.action, step.observation)
-            await replay.episode.aend(replay.end)
+            await replay.episode.aend(replay.ending())
             replay.finish()
         except Exception as error:
             replay.fail(error)
