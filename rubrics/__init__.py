@@ -1,4 +1,7 @@
-"""Composable reward rubrics for LLM agents: trees of small, named judgements whose every number says where it came from."""
+"""Composable reward rubrics for LLM agents:
+
+trees of small, named judgements whose every number says where it came from.
+"""
 
 from __future__ import annotations
 

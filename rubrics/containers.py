@@ -1,11 +1,12 @@
 """Combinators: each is a rule over the outcomes of its children, and only that.
 
-A rule is two small functions, `stop(value)` (no further child is needed) and `combine(values)`, plus flags that say how the
-children are run. The sync, the async and the replaying driver share them.
+A rule is two small functions, `stop(value)` (no further child is needed) and `combine(values)`, plus flags that say
+how the children are run. The sync, the async and the replaying driver share them.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import fsum, inf, isclose, isfinite, prod
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from rubrics.engine.plan import CONTAINER, CUSTOM, HOLDER
 from rubrics.rubric import Rubric
-from rubrics.score import CaseError, Outcome, Score, StructureError, Unscored, is_pending
+from rubrics.score import CaseError, InvalidScoreError, Outcome, Score, StructureError, Unscored, is_pending
 
 Children: TypeAlias = "Sequence[Rubric] | Mapping[str, Rubric]"
 Normalize: TypeAlias = Literal["total", "positive"]
@@ -81,7 +82,7 @@ class Container(_Holder):
     def __init__(self, children: Mapping[str, Rubric]) -> None:
         super().__init__()
         for name, child in children.items():
-            self._register(name, child)
+            self._add_child(name, child)
 
     def stop(self, value: Outcome) -> bool:
         """Whether this outcome of a child makes the ones that have not run unnecessary."""
@@ -104,7 +105,10 @@ class Container(_Holder):
         return [0.0] * len(values)
 
     def forward(self, action: Any, observation: Any) -> Any:
-        """The rule, for subclasses whose own `forward` builds on it: the score, or a coroutine where a child is async."""
+        """The rule, for subclasses whose own `forward` builds on it:
+
+        the score, or a coroutine where a child is async.
+        """
         if self.is_async_tree:
             return self._forward_async(action, observation)
         if self.routes:
@@ -156,7 +160,7 @@ def _numbers(values: Sequence[Outcome]) -> list[float]:
 def _below(value: Outcome) -> bool:
     """A settled score that is not positive: a failed check, or a penalty."""
     if value.__class__ is float:
-        return value <= 0.0  # type: ignore[operator]
+        return value <= 0.0
     return not isinstance(value, Unscored) and not is_pending(value) and value <= 0.0
 
 
@@ -166,16 +170,22 @@ class WeightedSum(Container):
     Args:
         rubrics: a list, or a mapping whose keys become the names.
         weights: in the same shape; finite.
-        normalize: None: the weights must sum to 1. `"total"`: divide by their sum, which must not be 0. `"positive"`: divide by
-            the sum of the positive ones; for points with penalties, such as [10, 5, -15].
-        on_unscored: `"unscored"`: one unscored child makes the sum unscored, with `metadata["bounds"]`, the least and the
-            greatest value it could have had. `"renormalize"`: scale the positive part by (positive weights) / (positive weights
+        normalize: None: the weights must sum to 1. `"total"`: divide by their sum, which must not be 0. `"positive"`:
+            divide by the sum of the positive ones; for points with penalties, such as [10, 5, -15].
+        on_unscored: `"unscored"`: one unscored child makes the sum unscored, with `metadata["bounds"]`, the least and
+            the greatest value it could have had. `"renormalize"`: scale the positive part by (positive weights) /
+            (positive weights
             that were scored); penalties keep their weight, and with no positive weight scored the sum is unscored.
 
     A pending child counts with its intermediate reward and makes the sum pending.
     """
 
     state_fields = ("weights",)
+    normalize: Normalize | None = None
+    on_unscored: Literal["unscored", "renormalize"] = "unscored"
+    _weights: Mapping[str, float] = {}
+    _parts: Sequence[tuple[float, float]] = ()
+    _divisor: float = 1.0
 
     def __init__(
         self,
@@ -262,9 +272,9 @@ class WeightedSum(Container):
         for (wh, wl), s in zip(self._parts, values):  # noqa: B905 (strict costs time, and the lengths are checked)
             if s.__class__ is not float:
                 return self._combine_mixed(values)
-            high = split * s  # type: ignore[operator]
-            high -= high - s  # type: ignore[operator]
-            low = s - high  # type: ignore[operator]
+            high = split * s
+            high -= high - s
+            low = s - high
             add((wh * high, wl * high, wh * low, wl * low))
         return _rounded(terms, self._parts, values) / self._divisor  # type: ignore[arg-type]
 
@@ -332,6 +342,9 @@ class WeightedSum(Container):
 _SPLIT = 134217729.0  # 2**27 + 1: halves a float so that products of halves are exact (Veltkamp, Dekker 1971)
 
 
+_TINY = 1e-290
+
+
 def _halves(x: float) -> tuple[float, float]:
     high = _SPLIT * x
     high -= high - x
@@ -348,12 +361,12 @@ def _dot(weights: Sequence[tuple[float, float]], scores: Sequence[float]) -> flo
 
 
 def _rounded(terms: list[float], weights: Sequence[tuple[float, float]], scores: Sequence[float]) -> float:
-    """The sum of exact products; where halving overflowed, the sum in fractions."""
+    """The sum of exact products; where they may have overflowed or underflowed, the sum in fractions."""
     try:
         total = fsum(terms)
     except (OverflowError, ValueError):
         total = inf
-    if total - total == 0.0:
+    if total - total == 0.0 and not (-_TINY < total < _TINY and any(scores)):
         return total
     try:
         return float(
@@ -372,6 +385,7 @@ class Gate(Container):
     """
 
     state_fields = ("threshold",)
+    _threshold: float = 1.0
 
     def __init__(self, rubric: Rubric, threshold: float = 1.0) -> None:
         super().__init__(_named({"rubric": rubric}, "Gate"))
@@ -390,7 +404,7 @@ class Gate(Container):
         value = values[0]
         if value.__class__ is not float and (isinstance(value, Unscored) or is_pending(value)):
             return value
-        return value if self._passes(value) else 0.0  # type: ignore[arg-type]
+        return value if self._passes(value) else 0.0
 
     def _passes(self, value: float) -> bool:
         return value >= self._threshold or isclose(value, self._threshold, rel_tol=1e-9, abs_tol=1e-12)
@@ -402,7 +416,11 @@ class Gate(Container):
     @property
     def range(self) -> tuple[float, float]:
         low, high = self[0].range
-        return min(0.0, low), max(0.0, high)
+        if low >= self._threshold:
+            return low, high
+        if high < self._threshold:
+            return 0.0, 0.0
+        return min(0.0, self._threshold), max(0.0, high)
 
     def _validate_structure(self) -> None:
         _exactly_one(self)
@@ -416,7 +434,8 @@ def _exactly_one(node: Container) -> None:
 class Sequential(Container):
     """Children in order: the first score that is not positive ends it and is the answer; else the last child's score.
 
-    A 0 stays 0 and a penalty stays a penalty. It also stops, pending or unscored, at the first child that is. Empty: 1.0.
+    A 0 stays 0 and a penalty stays a penalty. It also stops, pending or unscored, at the first child that is. Empty:
+    1.0.
     """
 
     concurrent = False
@@ -427,7 +446,7 @@ class Sequential(Container):
 
     def stop(self, value: Outcome) -> bool:
         if value.__class__ is float:
-            return value <= 0.0  # type: ignore[operator]
+            return value <= 0.0
         return isinstance(value, Unscored) or is_pending(value) or value <= 0.0
 
     def combine(self, values: list[Outcome]) -> Outcome:
@@ -516,11 +535,14 @@ class Switch(Container):
     Args:
         key: returns one of the names.
         rubrics: children by name.
-        default: for names that are not there; without it an unknown name is an error (:class:`~rubrics.score.CaseError`).
+        default: for names that are not there; without it an unknown name is an error
+            (:class:`~rubrics.score.CaseError`).
     """
 
     concurrent = False
     routes = True
+    key: Any = None
+    _has_default: bool = False
 
     def __init__(
         self, key: Callable[[Any, Any], str], rubrics: Mapping[str, Rubric], default: Rubric | None = None
@@ -532,6 +554,8 @@ class Switch(Container):
             cases["default"] = default
         super().__init__(_named(cases, "Switch"))
         self._validate_structure()
+        if inspect.iscoroutinefunction(key):
+            raise StructureError("Switch: key must be a plain function; an async one cannot be awaited here")
         self.key = key
         self._has_default = default is not None
 
@@ -541,6 +565,9 @@ class Switch(Container):
 
     def route(self, action: Any, observation: Any) -> str:
         name = self.key(action, observation)
+        if inspect.isawaitable(name):
+            getattr(name, "close", lambda: None)()
+            raise InvalidScoreError("Switch: key handed back an awaitable; it must return the name of a case")
         if isinstance(name, str) and name in self._rubric_children:
             return name
         if self._has_default and "default" in self._rubric_children:
@@ -571,7 +598,7 @@ class _Single(Container):
         value = values[0]
         if value.__class__ is not float and (isinstance(value, Unscored) or is_pending(value)):
             return self.passed_on(value)
-        return self.change(float(value))  # type: ignore[arg-type]
+        return self.change(float(value))
 
     def passed_on(self, value: Outcome) -> Outcome:
         """What becomes of a pending or unscored outcome."""
@@ -586,6 +613,8 @@ class Scale(_Single):
     """factor · score + offset; the intermediate reward of a pending child is scaled too."""
 
     state_fields = ("factor", "offset")
+    factor: float = 1.0
+    offset: float = 0.0
 
     def __init__(self, rubric: Rubric, factor: float, offset: float = 0.0) -> None:
         super().__init__(rubric)
@@ -616,6 +645,8 @@ class Clip(_Single):
     """The score, held within [low, high]."""
 
     state_fields = ("low", "high")
+    low: float = 0.0
+    high: float = 1.0
 
     def __init__(self, rubric: Rubric, low: float = 0.0, high: float = 1.0) -> None:
         super().__init__(rubric)
@@ -669,6 +700,8 @@ class Map(_Single):
         range: of the result, for bounds.
     """
 
+    function: Any = None
+
     def __init__(
         self, rubric: Rubric, function: Callable[[float], float], range: tuple[float, float] = (0.0, 1.0)
     ) -> None:
@@ -677,7 +710,7 @@ class Map(_Single):
         self.range = range
 
     def change(self, score: float) -> float:
-        return self.function(score)
+        return self.function(score)  # type: ignore[no-any-return]
 
 
 class Fallback(Container):
@@ -691,6 +724,7 @@ class Fallback(Container):
 
     concurrent = False
     stops = True
+    value: float | None = None
 
     def __init__(self, rubric: Rubric, other: Rubric | float, on_error: bool = False) -> None:
         children = {"rubric": rubric}
@@ -748,8 +782,8 @@ class _Around(_Single):
 class Timeout(_Around):
     """The child's outcome, or unscored where it takes longer.
 
-    An async child is cancelled. A sync child runs in a worker thread, which nothing can interrupt: it is left to finish alone,
-    and what it answers then is ignored.
+    An async child is cancelled. A sync child runs in a worker thread, which nothing can interrupt: it is left to
+    finish alone, and what it answers then is ignored.
 
     Args:
         rubric: the child.
@@ -757,6 +791,7 @@ class Timeout(_Around):
     """
 
     state_fields = ("seconds",)
+    _seconds: float = 1.0
 
     def __init__(self, rubric: Rubric, seconds: float) -> None:
         super().__init__(rubric)
@@ -774,7 +809,7 @@ class Timeout(_Around):
             raise StructureError(f"Timeout: seconds must be positive, got {value}")
         self._seconds = value
 
-    async def around(self, child: Callable[[], Awaitable[Outcome]]) -> Outcome:  # type: ignore[override]
+    async def around(self, child: Callable[[], Awaitable[Outcome]]) -> Outcome:
         import asyncio
 
         limit = asyncio.timeout(self._seconds)
@@ -790,7 +825,7 @@ class Timeout(_Around):
 class Threaded(_Around):
     """A child that blocks, run in a worker thread so that nothing waits for it but its parent."""
 
-    async def around(self, child: Callable[[], Awaitable[Outcome]]) -> Outcome:  # type: ignore[override]
+    async def around(self, child: Callable[[], Awaitable[Outcome]]) -> Outcome:
         return await child()
 
 
@@ -819,7 +854,7 @@ class RubricList(_Collection):
     def append(self, rubric: Rubric) -> None:
         """Add a rubric at the end."""
         taken = [int(name[7:]) for name in self._rubric_children if name.startswith("rubric_") and name[7:].isdigit()]
-        self._register(*_named({f"rubric_{max(taken, default=-1) + 1}": rubric}, "RubricList").popitem())
+        self._add_child(*_named({f"rubric_{max(taken, default=-1) + 1}": rubric}, "RubricList").popitem())
 
     def extend(self, rubrics: Sequence[Rubric]) -> None:
         """Add rubrics at the end."""
@@ -828,7 +863,7 @@ class RubricList(_Collection):
 
     def __setitem__(self, index: int, rubric: Rubric) -> None:
         name = list(self._rubric_children)[index]
-        self._register(*_named({name: rubric}, "RubricList").popitem())
+        self._add_child(*_named({name: rubric}, "RubricList").popitem())
 
     def __delitem__(self, index: int) -> None:
         delattr(self, list(self._rubric_children)[index])
@@ -842,7 +877,7 @@ class RubricDict(_Collection):
         self.update(rubrics or {})
 
     def __setitem__(self, key: str, rubric: Rubric) -> None:
-        self._register(*_named({key: rubric}, "RubricDict").popitem())
+        self._add_child(*_named({key: rubric}, "RubricDict").popitem())
 
     def __getitem__(self, key: str) -> Rubric:
         return self._rubric_children[key]

@@ -6,12 +6,12 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rubrics.engine.frames import FRAME
 from rubrics.engine.plan import CUSTOM, DELAYED
 from rubrics.episode import Episode, Pair
-from rubrics.rubric import Rubric
+from rubrics.rubric import Rubric, _definer
 from rubrics.score import (
     CreditError,
     EpisodeError,
@@ -38,10 +38,11 @@ class TrajectoryRubric(Rubric):
 
     Args:
         intermediate_reward: what it pays on each step before the end.
-        credit: how its score is spread over the steps (:mod:`rubrics.credit`); None is `Terminal()`, all on the last step.
+        credit: how its score is spread over the steps (:mod:`rubrics.credit`); None is `Terminal()`, all on the last
+            step.
     """
 
-    state_fields = ("intermediate_reward",)
+    state_fields: ClassVar[tuple[str, ...]] = ("intermediate_reward",)
 
     def __init__(self, intermediate_reward: float = 0.0, credit: Credit | None = None) -> None:
         if type(self).score_trajectory is TrajectoryRubric.score_trajectory:
@@ -53,11 +54,15 @@ class TrajectoryRubric(Rubric):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = cls.__dict__
-        if "is_async" not in own or ("forward" in own and not cls.is_async):
-            forward = cls.forward if cls.forward is not TrajectoryRubric.forward else cls.score_trajectory
-            cls.is_async = inspect.iscoroutinefunction(forward) or inspect.iscoroutinefunction(cls.score_trajectory)
+        scorer, declared = _definer(cls, "score_trajectory"), _definer(cls, "is_async")
+        if "is_async" not in own and scorer is not declared and not issubclass(declared, scorer):
+            cls.is_async = cls._forward_is_async()
         if "compute_step_rewards" in own:
-            cls.compute_step_rewards = _never_scoring_again(own["compute_step_rewards"])  # type: ignore[method-assign]
+            setattr(cls, "compute_step_rewards", _never_scoring_again(own["compute_step_rewards"]))  # noqa: B010
+
+    @classmethod
+    def _forward_is_async(cls) -> bool:
+        return inspect.iscoroutinefunction(cls.forward) or inspect.iscoroutinefunction(cls.score_trajectory)
 
     def score_trajectory(self, trajectory: list[Pair]) -> Any:
         """The judgement.
@@ -66,15 +71,16 @@ class TrajectoryRubric(Rubric):
             trajectory: (action, observation) pairs in order, at least one.
 
         Returns:
-            Whatever a `forward` may return. `Score(value, metadata={"evidence": [step, …]})` cites steps for `ByEvidence`.
+            Whatever a `forward` may return. `Score(value, metadata={"evidence": [step, …]})` cites steps for
+            `ByEvidence`.
         """
         raise NotImplementedError
 
     def forward(self, action: Any, observation: Any) -> Any:
         """The intermediate reward before the end, the judgement at the end.
 
-        The engine does this by itself; a subclass with a `forward` of its own keeps `self._trajectory` itself, as in OpenEnv,
-        and may call this to append a pair and get the answer.
+        The engine does this by itself; a subclass with a `forward` of its own keeps `self._trajectory` itself, as in
+        OpenEnv, and may call this to append a pair and get the answer.
         """
         frame = FRAME.get()
         if frame is None or frame.run.episode is None:
@@ -139,7 +145,8 @@ class TrajectoryRubric(Rubric):
     def compute_step_rewards(self) -> list[float]:
         """This node's credit for each step of the default (or running) episode, after its end (OpenEnv's name).
 
-        It does not score again, and holds neither intermediate rewards nor what other nodes paid; see `Episode.rewards`.
+        It does not score again, and holds neither intermediate rewards nor what other nodes paid; see
+        `Episode.rewards`.
 
         Raises:
             EpisodeError: the episode is not over, or the node was not asked at its end.
@@ -183,7 +190,7 @@ class ExponentialDiscountingTrajectoryRubric(TrajectoryRubric):
         intermediate_reward: what it pays on each step before the end.
     """
 
-    state_fields = ("intermediate_reward", "gamma")
+    state_fields: ClassVar[tuple[str, ...]] = ("intermediate_reward", "gamma")
 
     def __init__(self, gamma: float = 0.99, intermediate_reward: float = 0.0) -> None:
         super().__init__(intermediate_reward)
@@ -212,7 +219,10 @@ class ExponentialDiscountingTrajectoryRubric(TrajectoryRubric):
 
 
 def _episode_of(node: TrajectoryRubric) -> Episode:
-    """The episode whose steps a node speaks of: the running one, else the default one of the root it was last run under."""
+    """The episode whose steps a node speaks of:
+
+    the running one, else the default one of the root it was last run under.
+    """
     given: Episode | None = node.__dict__.get("_copy_in")
     if given is not None:
         return given
@@ -236,7 +246,7 @@ def final_score(node: TrajectoryRubric, episode: Episode) -> float | Score:
 
 
 def _run_override(node: TrajectoryRubric, episode: Episode, function: Callable[[Any], Any]) -> Any:
-    """Run an overridden `compute_step_rewards` on a copy of the node whose `score_trajectory` answers what it answered."""
+    """Run an overridden `compute_step_rewards` on a copy of the node whose `score_trajectory` answers what it did."""
     score = final_score(node, episode)
     copied = object.__new__(type(node))
     copied.__dict__.update(node.__dict__)

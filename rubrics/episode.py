@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from math import fsum
+from math import fsum, isclose
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from uuid import uuid4
 
 from rubrics.engine import concurrent, sync
-from rubrics.engine.frames import FRAME, Frame, Outcomes, Run, keep_record
-from rubrics.engine.plan import LATEST
+from rubrics.engine.frames import FRAME, Frame, Outcomes, Run, let_go
 from rubrics.engine.loop import block
+from rubrics.engine.plan import LATEST
 from rubrics.engine.replay import shares
 from rubrics.evaluation import Evaluation
 from rubrics.score import CreditError, EpisodeError, EpisodeOverError, Outcome, Score, Unscored, is_pending, public
@@ -54,8 +54,8 @@ class StepRewards:
 class Episode:
     """One trajectory in progress under one tree. Many may be in progress over a shared tree at once.
 
-    Made by `rubric.episode(...)`. Steps of one episode are taken one after the other, whoever calls. A step that raises or
-    is cancelled leaves the episode as it was.
+    Made by `rubric.episode(...)`. Steps of one episode are taken one after the other, whoever calls. A step that
+    raises or is cancelled leaves the episode as it was.
 
     Attributes:
         task, initial: as given; nodes read `self.task`.
@@ -161,7 +161,8 @@ class Episode:
             action, observation: what the agent did and what came of it.
 
         Returns:
-            The reward: a float, a Score, or None where the step is unscored. On a tree with async nodes this thread waits.
+            The reward: a float, a Score, or None where the step is unscored. On a tree with async nodes this thread
+                waits.
 
         Raises:
             EpisodeOverError: after the end.
@@ -181,8 +182,8 @@ class Episode:
                 run: Any = self._run
                 last = run.last
                 last[:] = plan.blank
-                if run.memo:
-                    run.memo.clear()
+                if run.memo is not None:
+                    run.memo = {}
                 self._pairs.append((action, observation))
                 if self._pays is not None:
                     last[0] = outcome = self._pays._intermediate
@@ -199,10 +200,11 @@ class Episode:
                     self._inside = False
                     if self._undo:
                         self._settle_undo()
+                    self._memo = run.memo
                 if outcome.__class__ is float:
-                    self._emitted.append(outcome)  # type: ignore[arg-type]
+                    self._emitted.append(outcome)
                 else:
-                    self._emitted.append(None if outcome.__class__ is Unscored else float(outcome))  # type: ignore[arg-type]
+                    self._emitted.append(None if outcome.__class__ is Unscored else float(outcome))
                 self._last = plan.last = last
                 if LATEST[0] is not plan:
                     plan.note_latest()
@@ -212,7 +214,7 @@ class Episode:
                 self._wake()
         if ended:
             return self._step_carefully(action, observation)
-        return None if outcome.__class__ is Unscored else outcome  # type: ignore[return-value]
+        return None if outcome.__class__ is Unscored else outcome
 
     def _step_carefully(self, action: Any, observation: Any) -> float | Score | None:
         plan = self._rubric._compiled()
@@ -228,9 +230,11 @@ class Episode:
         return public((await self._take_async(plan, action, observation, self._record, False))[0])
 
     def step_unscored(self, action: Any, observation: Any) -> None:
-        """Take a step that the tree could not score, for a host whose environment has moved on and cannot take it again.
+        """Take a step that the tree could not score, for a host whose environment has moved on and cannot take it
+        again.
 
-        The trajectory holds it with reward None, so delayed nodes and nodes that observe see it (one whose `observe` raises
+        The trajectory holds it with reward None, so delayed nodes and nodes that observe see it (one whose `observe`
+        raises
         does not). No node is evaluated. The end is read as in :meth:`step`; an episode that ends so is unscored.
 
         Raises:
@@ -265,9 +269,10 @@ class Episode:
         """End an episode whose observation did not say so; nothing happens where it is over already.
 
         Args:
-            status: `"terminated"` (the default), `"truncated"`, `"error"` or `"abandoned"`. The first two are scored: delayed
-                nodes, and whatever they now make reachable, are scored on the last pair and replace the last reward. The
-                others are unscored, and so is an episode without steps.
+            status: `"terminated"` (the default), `"truncated"`, `"error"` or `"abandoned"`. The first two are scored:
+                delayed
+                nodes, and whatever they now make reachable, are scored on the last pair and replace the last reward.
+                The others are unscored, and so is an episode without steps.
             truncated: the same as `status="truncated"`.
             reason: kept in the trajectory's metadata.
 
@@ -275,12 +280,12 @@ class Episode:
             The last reward, or None where the episode is unscored.
         """
         plan = self._rubric._compiled()
-        ending = self._ending(status, truncated, reason)
+        ending = self._ending(status, truncated)
         if plan.is_async:
-            return block(self._end_async, plan, ending, True)
+            return block(self._end_async, plan, ending, reason, True)
         self._enter()
         try:
-            if self._closes_unscored(plan, ending):
+            if self._closes_unscored(plan, ending, reason):
                 return self.reward
             action, observation = self._pairs[-1]
             run, frame = self._prepare_end(plan, ending)
@@ -293,7 +298,7 @@ class Episode:
             finally:
                 run.open = False
                 FRAME.reset(token)
-            self._finish_end(run, ending, outcome)
+            self._finish_end(run, outcome, reason)
         finally:
             self._leave()
         return self.reward
@@ -302,7 +307,7 @@ class Episode:
         self, status: End | None = None, *, truncated: bool = False, reason: str | None = None
     ) -> float | Score | None:
         """Like :meth:`end`, in async code."""
-        return await self._end_async(self._rubric._compiled(), self._ending(status, truncated, reason), False)
+        return await self._end_async(self._rubric._compiled(), self._ending(status, truncated), reason, False)
 
     # -- what it knows ------------------------------------------------------------------------------------------------
 
@@ -325,7 +330,10 @@ class Episode:
 
     @property
     def reward(self) -> float | None:
-        """What the last step paid; None before the first, where it was unscored, and after an error or an abandonment."""
+        """What the last step paid.
+
+        None before the first, where it was unscored, and after an error or an abandonment.
+        """
         if not self._emitted or self.status in ("error", "abandoned"):
             return None
         return self._emitted[-1]
@@ -358,21 +366,21 @@ class Episode:
         return None if group is None else public(self._last[group[0].index])
 
     def memory_of(self, node: Rubric) -> dict[str, Any]:
-        """A node's own dict for this episode; a step that fails puts it back as it was (copied when first asked for)."""
+        """A node's own dict for this episode.
+
+        A step that fails puts it back as it was (copied when first asked for).
+        """
         key = id(node)
         known = self._memory.get(key)
         if known is None:
-            known = self._memory[key] = (node, {})
             if self._inside:
                 self._touched.add(key)
-                self._undo.append(lambda: self._forget(key))
+                self._undo.append(_PutBack(self._memory, key))
+            known = self._memory[key] = (node, {})
         elif self._inside and key not in self._touched:
             self._touched.add(key)
-            self._undo.append(_Restore(known[1]))
+            self._undo.append(_PutBack(self._memory, key, (node, _copied(known[1]))))
         return known[1]
-
-    def _forget(self, key: int) -> None:
-        del self._memory[key]
 
     def pairs(self, node: Rubric) -> list[Pair]:
         """The (action, observation) pairs of a delayed node: what it was called with, else the step's own."""
@@ -516,8 +524,8 @@ class Episode:
         else:  # nothing can be nested in it, so one serves every step
             run.last = Outcomes(plan.blank)
             run.last.run = run
-            if run.memo:
-                run.memo.clear()
+            if run.memo is not None:
+                run.memo = {}
             frame = self._frame  # type: ignore[assignment]
         run.ending = ending
         self._pairs.append((action, observation))
@@ -538,6 +546,7 @@ class Episode:
         for node in plan.self_stateful:
             node._claim(self)
         self._plan = plan
+        self._memo = None  # its keys are of the plan before
         self._run = self._frame = self._quick = self._root = None
 
     def _commit(self, run: Run, outcome: Outcome) -> None:
@@ -545,7 +554,7 @@ class Episode:
         if self._undo:
             self._settle_undo()
         if outcome.__class__ is float:
-            self._emitted.append(outcome)  # type: ignore[arg-type]
+            self._emitted.append(outcome)
         else:
             self._emitted.append(None if isinstance(outcome, Unscored) else float(outcome))
         self._last = run.last
@@ -565,7 +574,24 @@ class Episode:
         for undo in reversed(self._undo):
             undo()
         self._settle_undo()
-        keep_record(run, error)
+        let_go(error, run.record)
+
+    def release(self) -> None:
+        """Let go of nodes that keep state on themselves, so that another episode can have them."""
+        for node in (self._plan or self._rubric._compiled()).self_stateful:
+            node._let_go(self)
+
+    def abandon(self) -> None:
+        """Give the episode up without waiting:
+
+        another one takes its place. A step in progress runs to its end for nothing.
+        """
+        self.release()
+        if self.status is None and self._lock.acquire(False):
+            try:
+                self._close("abandoned", None)
+            finally:
+                self._leave()
 
     def _settle_undo(self) -> None:
         self._undo = []
@@ -579,17 +605,15 @@ class Episode:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def _ending(self, status: End | None, truncated: bool, reason: str | None) -> End:
+    def _ending(self, status: End | None, truncated: bool) -> End:
         ending = status or ("truncated" if truncated else "terminated")
         if ending not in get_args(End):
             raise EpisodeError(f"an episode ends as one of {', '.join(get_args(End))}, not {ending!r}")
         if truncated and ending != "truncated":
             raise EpisodeError(f"truncated=True contradicts status={status!r}")
-        if self.status is None:
-            self._end_reason = reason
         return ending
 
-    def _closes_unscored(self, plan: Plan, ending: End) -> bool:
+    def _closes_unscored(self, plan: Plan, ending: End, reason: str | None) -> bool:
         """Close the episode where there is nothing to score; whether that is so, or it is over already."""
         if self.status is not None:
             return True
@@ -597,21 +621,22 @@ class Episode:
             self._adopt(plan)
         if ending in ("error", "abandoned") or not self._pairs or not plan.delays:
             self._close(ending, self.evaluations[-1] if self.evaluations else None)
+            self._end_reason = reason
             return True
         return False
 
     def _prepare_end(self, plan: Plan, ending: End, threads: bool = False) -> tuple[Run, Frame]:
         run = Run(plan, self, recording=True, threads=threads)
-        run.ending = ending
+        run.ending, run.again = ending, True
         if self._memo:  # what the last step assessed is not assessed again; what was pending is
             run.memo = {key: entry for key, entry in self._memo.items() if _settled(entry)}
         self._inside = True
         return run, Frame(run)
 
-    async def _end_async(self, plan: Plan, ending: End, threads: bool) -> float | Score | None:
+    async def _end_async(self, plan: Plan, ending: End, reason: str | None, threads: bool) -> float | Score | None:
         await self._enter_async()
         try:
-            if self._closes_unscored(plan, ending):
+            if self._closes_unscored(plan, ending, reason):
                 return self.reward
             action, observation = self._pairs[-1]
             run, frame = self._prepare_end(plan, ending, threads)
@@ -624,16 +649,16 @@ class Episode:
             finally:
                 run.open = False
                 FRAME.reset(token)
-            self._finish_end(run, ending, outcome)
+            self._finish_end(run, outcome, reason)
         finally:
             self._leave()
         return self.reward
 
-    def _finish_end(self, run: Run, ending: End, outcome: Outcome) -> None:
+    def _finish_end(self, run: Run, outcome: Outcome, reason: str | None) -> None:
         self._emitted.pop()
         if self._record and self.evaluations:
             self.evaluations.pop()
-        run.ending = ending
+        self._end_reason = reason
         self._commit(run, outcome)
 
     # -- what nodes tell it -------------------------------------------------------------------------------------------
@@ -652,11 +677,13 @@ class Episode:
         own = self._pairs[t]
         if own[0] is not action or own[1] is not observation:
             seen = self._seen.setdefault(id(node), {})
-            self._undo.append(_Restore(seen))
+            self._undo.append(_PutBack(seen, t))
             seen[t] = (action, observation)
 
     def scored(self, node: Rubric, outcome: Outcome) -> None:
         """A delayed node scored its trajectory."""
+        if self._inside:
+            self._undo.append(_PutBack(self._scores, id(node)))
         self._scores[id(node)] = outcome
 
     def score_of(self, node: Rubric) -> Outcome | None:
@@ -676,7 +703,7 @@ class Episode:
     def set_list(self, node: Rubric, pairs: list[Pair]) -> None:
         """The node assigned its `_trajectory`."""
         if self._inside:
-            self._undo.append(_Restore(self._lists))
+            self._undo.append(_PutBack(self._lists, id(node)))
         self._lists[id(node)] = pairs
 
     # -- rewards ------------------------------------------------------------------------------------------------------
@@ -688,7 +715,7 @@ class Episode:
         emitted = np.array([np.nan if r is None else r for r in self._emitted], dtype=np.float64)
         plan = self._plan or self._rubric._compiled()
         delayed = [group[0].node for group in plan.by_node.values() if group[0].node._scores_trajectory()]
-        kind: Literal["reward", "credit"] = "reward" if all(node._conserves() for node in delayed) else "credit"  # type: ignore[attr-defined]
+        kind: Literal["reward", "credit"] = "reward" if all(node._conserves() for node in delayed) else "credit"
         total = self.total
         if total is None:
             return StepRewards(np.full(steps, np.nan), emitted, None, kind, self.reduction)
@@ -699,14 +726,16 @@ class Episode:
                 node = nodes[index]
                 score = self._scores[id(node)]
                 indexes = self._steps_of(node)
-                credit = node._credited(self, score, len(indexes))  # type: ignore[attr-defined]
+                credit = node._credited(self, score, len(indexes))
                 credit[-1] -= float(score)  # type: ignore[arg-type]
                 values[indexes] += share * credit
-        if kind == "reward" and not np.isclose(np.nansum(values), np.nansum(emitted), rtol=1e-9, atol=1e-9):
-            raise CreditError(
-                f"a credit that should conserve its sum does not: the steps paid {np.nansum(emitted)}, "
-                f"the credited values sum to {np.nansum(values)}"
-            )
+        if kind == "reward" and not np.isnan(values).any():  # a share that falls on an unscored step is lost with it
+            paid, credited = fsum(emitted), fsum(values)
+            if not isclose(paid, credited, rel_tol=1e-9, abs_tol=1e-9 * max(1.0, float(np.abs(values).max()))):
+                raise CreditError(
+                    f"a credit that should conserve its sum does not: the steps paid {paid}, "
+                    f"the credited values sum to {credited}"
+                )
         return StepRewards(values, emitted, total, kind, self.reduction)
 
     def _total(self) -> float | None:
@@ -726,18 +755,20 @@ class Episode:
         return f"<Episode of {type(self._rubric).__name__}: {len(self._pairs)} steps, {state}>"
 
 
-class _Restore:
-    """Puts a dict back as it is now."""
+class _PutBack:
+    """Puts one entry of a dict back as it is now, or as the copy that is given."""
 
-    __slots__ = ("before", "kept")
+    __slots__ = ("before", "had", "kept", "key")
 
-    def __init__(self, kept: dict[Any, Any]) -> None:
-        self.kept = kept
-        self.before = _copied(kept)
+    def __init__(self, kept: dict[Any, Any], key: Any, copied: Any = None) -> None:
+        self.kept, self.key = kept, key
+        self.had, self.before = key in kept, kept.get(key) if copied is None else copied
 
     def __call__(self) -> None:
-        self.kept.clear()
-        self.kept.update(self.before)
+        if self.had:
+            self.kept[self.key] = self.before
+        else:
+            self.kept.pop(self.key, None)
 
 
 class _Shorten:

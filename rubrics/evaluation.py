@@ -45,7 +45,8 @@ class Evaluation:
     """One node of a run, with the nodes it called below it; the root stands for the whole run.
 
     Attributes:
-        path: dotted path from the root, ``""`` for the root; two calls of one child by one parent are ``x`` and ``x#2``.
+        path: dotted path from the root, ``""`` for the root; two calls of one child by one parent are ``x`` and
+            ``x#2``.
         kind: class name of the node.
         status: ``"scored"``, ``"pending"``, ``"unscored"``, ``"skipped"`` (never reached) or ``"error"``.
         score: the score, or the intermediate reward of a pending node; else None.
@@ -109,16 +110,17 @@ class Evaluation:
         """Write an outcome into the record."""
         if outcome.__class__ is float:
             self.status = "scored"
-            self.score = outcome  # type: ignore[assignment]
+            self.score = outcome
             return
-        self.reason = outcome.reason  # type: ignore[union-attr]
-        if outcome.metadata:  # type: ignore[union-attr]
-            self.metadata = dict(outcome.metadata)  # type: ignore[union-attr]
+        explained: Any = outcome
+        self.reason = explained.reason
+        if explained.metadata:
+            self.metadata = dict(explained.metadata)
         if isinstance(outcome, Unscored):
             self.status = "unscored"
         else:
-            self.status = "pending" if outcome.pending else "scored"  # type: ignore[union-attr]
-            self.score = float(outcome)
+            self.status = "pending" if explained.pending else "scored"
+            self.score = float(explained)
 
     def fail(self, error: BaseException) -> None:
         """Write an exception into the record."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from rubrics.engine import concurrent, replay, sync
-from rubrics.engine.frames import FRAME, Frame, Run
+from rubrics.engine.frames import FRAME, Frame, Run, let_go
 from rubrics.engine.loop import block
 from rubrics.engine.plan import CUSTOM, LATEST, LEAF, Place, Plan
 from rubrics.episode import Episode
@@ -22,21 +23,23 @@ if TYPE_CHECKING:
     from rubrics.session import BlockingSession, Session
 
 _current = FRAME.get
+_hook_keys = itertools.count()
 Hook = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _INTERNAL = frozenset(
     {
-        "_rubric_children",
+        "_bare",
+        "_call",
+        "_default",
         "_forward_hooks",
         "_forward_pre_hooks",
-        "_plan",
-        "_call",
-        "_bare",
-        "_parents",
         "_homes",
-        "_default",
         "_owner",
+        "_parents",
+        "_plan",
+        "_previous",
+        "_rubric_children",
     }
 )
 
@@ -57,8 +60,8 @@ class Rubric:
     """One named judgement, or a tree of them. Subclasses write `forward(action, observation)`.
 
     `forward` may be `async def`, and may return a float, int, bool, numpy scalar, :class:`~rubrics.Score`, or None for
-    "could not be assessed". Children assigned as attributes register themselves. Inside a run `self.task` is the episode's
-    task and `self.memory` the node's own dict for the episode.
+    "could not be assessed". Children assigned as attributes register themselves. Inside a run `self.task` is the
+    episode's task and `self.memory` the node's own dict for the episode.
 
     Attributes:
         range: the least and the greatest score, used where a score is missing. Default (0, 1).
@@ -66,8 +69,8 @@ class Rubric:
         is_async: whether calling the node gives a coroutine; taken from `forward` being `async def`. Set it on a class
             whose plain `forward` hands back an awaitable.
         reduction: how an episode's total follows from what its steps pay, `"sum"` or `"last"`; read at the root.
-        sees: what a delayed node's trajectory holds: `"steps"`, every step of the episode, or `"calls"`, only those on which
-            its parent called it (set by parents that route moves to different children).
+        sees: what a delayed node's trajectory holds: `"steps"`, every step of the episode, or `"calls"`, only those on
+            which its parent called it (set by parents that route moves to different children).
     """
 
     range: Any = (0.0, 1.0)
@@ -86,7 +89,8 @@ class Rubric:
         _call: Callable[[Any, Any], Any] | None
         _bare: Callable[[Any, Any, Any], Any] | None
         _parents: list[weakref.ref[Rubric]]
-        _homes: list[tuple[Plan, int]]
+        _previous: Plan | None
+        _homes: list[tuple[weakref.ref[Plan], int]]
         _default: Episode | None
         _owner: weakref.ref[Episode] | None
 
@@ -97,16 +101,27 @@ class Rubric:
             raise StructureError(
                 f"{cls.__name__} overrides __call__; write forward, so that hooks and records keep working"
             )
-        if "forward" in own and "is_async" not in own:
-            cls.is_async = inspect.iscoroutinefunction(own["forward"])
+        if _definer(cls, "forward") is not _definer(cls, "is_async") and "is_async" not in own:
+            cls.is_async = cls._forward_is_async()
         for name in ("reset", "reset_async"):
-            if name in own and not own[name].__module__.startswith("rubrics."):
+            if name in own and not _is_ours(own[name]):
                 setattr(cls, name, _reset_override(own[name]))
+        if "load_state_dict" in own and not _is_ours(own["load_state_dict"]):
+            setattr(cls, "load_state_dict", _load_override(own["load_state_dict"]))  # noqa: B010
+
+    @classmethod
+    def _forward_is_async(cls) -> bool:
+        return inspect.iscoroutinefunction(cls.forward)
 
     def __init__(self) -> None:
         if type(self).forward is Rubric.forward:
             raise TypeError(f"{type(self).__name__} cannot be made: it has no forward(action, observation)")
         self.__dict__.update(_fresh())
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _INTERNAL:
+            raise StructureError(f"{type(self).__name__}.__init__ must call super().__init__() before anything else")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def forward(self, action: Any, observation: Any) -> Any:
         """The judgement. Subclasses write this, plain or `async def`.
@@ -125,7 +140,8 @@ class Rubric:
     def __call__(self, action: Any, observation: Any) -> Any:
         """The score of one step; on a tree with an async node, a coroutine for it.
 
-        Called within a running forward, it is a part of that run. As a root it scores a step of the tree's default episode.
+        Called within a running forward, it is a part of that run. As a root it scores a step of the tree's default
+        episode.
 
         Returns:
             A float, or a Score with a reason; None where it is unscored.
@@ -140,15 +156,16 @@ class Rubric:
         run_root = self._bare
         if run_root is None:
             return (self._call or self._compiled_call())(action, observation)
-        # A sync tree that keeps no state, in which nothing can be nested or remembered. It needs no frame: a node that asks
-        # for its memory finds its root, and from then on the tree's steps belong to the default episode.
+        # A sync tree that keeps no state, in which nothing can be nested or remembered. It needs no frame: a node that
+        # asks for its memory finds its root, and from then on the tree's steps belong to the default episode.
         plan: Any = self._plan
         last = plan.blank.copy()
         try:
             outcome = run_root(action, observation, last)
-        except BaseException:
+        except BaseException as error:
             if self._default is not None:
                 self._set_default(None)
+            let_go(error)
             raise
         plan.last = last
         if LATEST[0] is not plan:
@@ -175,6 +192,9 @@ class Rubric:
         return call
 
     def _set_default(self, episode: Episode | None) -> None:
+        before = self._default
+        if before is not None:
+            before.release()
         self.__dict__.update(_default=episode, _call=None, _bare=None)
 
     async def evaluate(self, action: Any, observation: Any, episode: Episode | None = None) -> Evaluation:
@@ -182,7 +202,8 @@ class Rubric:
 
         Args:
             action, observation: the step.
-            episode: the episode whose step it is; without one it is a step of the default episode, where the tree keeps state.
+            episode: the episode whose step it is; without one it is a step of the default episode, where the tree
+                keeps state.
         """
         plan = self._compiled()
         episode = self._episode_for(plan, episode)
@@ -194,7 +215,10 @@ class Rubric:
         return record
 
     def evaluate_sync(self, action: Any, observation: Any, episode: Episode | None = None) -> Evaluation:
-        """Like :meth:`evaluate`, for sync code; a tree with async nodes runs on the library's own loop, also where one runs here."""
+        """Like :meth:`evaluate`, for sync code.
+
+        A tree with async nodes runs on the library's own loop, also where one runs here.
+        """
         plan = self._compiled()
         episode = self._episode_for(plan, episode)
         record: Evaluation | None
@@ -222,7 +246,8 @@ class Rubric:
 
         Returns:
             A new record. Where a node is needed now that was skipped or is missing there, its root is unscored and
-            `metadata["missing"]` lists the paths. A `Switch` keeps its recorded branch, a custom forward its recorded score.
+            `metadata["missing"]` lists the paths. A `Switch` keeps its recorded branch, a custom forward its recorded
+            score.
         """
         return replay.reaggregate(self._compiled(), evaluation)
 
@@ -243,7 +268,8 @@ class Rubric:
             task: what the agent was asked to do; nodes read `self.task`.
             initial: the first observation.
             record: keep the Evaluation of every step.
-            snapshot: True to deep-copy every action and observation (or a function that copies one), so that a later change
+            snapshot: True to deep-copy every action and observation (or a function that copies one), so that a later
+                change
                 of an object does not rewrite the trajectory. By default the trajectory refers to the objects given.
             reduction: overrides the tree's.
             id: a name for the episode; a random one by default.
@@ -271,7 +297,10 @@ class Rubric:
         return Session(self)
 
     def blocking(self) -> BlockingSession:
-        """A session whose call always returns the score, for a host whose `step` is sync; an async tree blocks the thread."""
+        """A session whose call always returns the score, for a host whose `step` is sync.
+
+        An async tree blocks the thread.
+        """
         from rubrics.session import BlockingSession
 
         return BlockingSession(self)
@@ -321,12 +350,16 @@ class Rubric:
     def memory(self) -> dict[str, Any]:
         """This node's own dict for the episode that is running, or for the default one.
 
-        A step that fails puts it back as it was. That takes a copy, so keep running totals here rather than whole histories.
+        A step that fails puts it back as it was. That takes a copy, so keep running totals here rather than whole
+        histories.
         """
         return self._where().memory_of(self)
 
     def _where(self) -> Episode:
-        """The episode that this node's code runs in; outside a run the default one of the root it was last run under."""
+        """The episode that this node's code runs in.
+
+        Outside a run the default one of the root it was last run under.
+        """
         frame = FRAME.get()
         if frame is not None and id(self) in frame.run.plan.by_node:
             run = frame.run
@@ -336,50 +369,64 @@ class Rubric:
         return self._home().default_episode
 
     def _home(self) -> Rubric:
-        homes = self.__dict__.get("_homes")
-        return max(homes, key=lambda home: home[0].stamp)[0].root.node if homes else self
+        found = self._latest()
+        return self if found is None else found[0].root.node
+
+    def _latest(self) -> tuple[Plan, int] | None:
+        """The tree that this node was run in last, and its index there."""
+        homes = [(plan, index) for ref, index in self._homes if (plan := ref()) is not None]
+        return max(homes, key=lambda home: home[0].stamp, default=None)
 
     @property
     def last_score(self) -> float | Score | None:
-        """What the node answered in the latest run it was part of; None before, and where it was unscored or not reached."""
-        homes = self.__dict__.get("_homes")
-        if not homes:
-            return None
-        plan, index = max(homes, key=lambda home: home[0].stamp)
-        return public(plan.last[index])
+        """What the node answered in the latest run it was part of.
+
+        None before, and where it was unscored or not reached.
+        """
+        found = self._latest()
+        return None if found is None else public(found[0].last[found[1]])
 
     # -- the tree -----------------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
-        children = self.__dict__.get("_rubric_children")
         if isinstance(value, Rubric):
-            descriptor = getattr(type(self), name, None)
-            if hasattr(type(descriptor), "__set__") and name not in (children or ()):
+            taken = inspect.getattr_static(type(self), name, None)
+            if hasattr(type(taken), "__set__"):
                 object.__setattr__(self, name, value)  # a property of the subclass, which stores the child itself
-            else:
-                self._register(name, value)
+                return
+            if any(name in vars(base) for base in type(self).__mro__ if base.__module__.startswith("rubrics.")):
+                raise StructureError(
+                    f"child name {name!r} would hide {type(self).__name__}.{name}; choose another name"
+                )
+            self._register(name, value)
+            self.__dict__[name] = value
             return
-        if children is not None and name in children:
-            del children[name]
-            self._changed()
+        children = self.__dict__.get("_rubric_children", ())
+        if name in children and self.__dict__.get(name) is children[name]:
+            self._unregister(name)
         elif name == "forward" or name == "is_async":
             self._changed()
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
         if name in self.__dict__.get("_rubric_children", ()):
-            del self._rubric_children[name]
-            self.__dict__.pop(name, None)
-            self._changed()
-            return
-        object.__delattr__(self, name)
+            self._unregister(name)
+        else:
+            object.__delattr__(self, name)
+
+    def _add_child(self, name: str, child: Rubric) -> None:
+        """Register a child of a container. It is an attribute too, unless the container has one of that name itself."""
+        attribute = self.__dict__.get(name) is self._rubric_children.get(name)
+        self._register(name, child)
+        if attribute and not any(name in vars(base) for base in type(self).__mro__):
+            self.__dict__[name] = child
 
     def _register(self, name: str, child: Rubric) -> None:
-        if "_rubric_children" not in self.__dict__:
-            raise StructureError(
-                f"{type(self).__name__}.__init__ must call super().__init__() before it assigns child {name!r}"
-            )
         who = type(self).__name__
+        if "_rubric_children" not in self.__dict__:
+            raise StructureError(f"{who}.__init__ must call super().__init__() before it assigns child {name!r}")
+        if "_rubric_children" not in child.__dict__:
+            raise StructureError(f"{type(child).__name__}.__init__ must call super().__init__() before anything else")
         if not isinstance(name, str) or not name or "." in name:
             raise StructureError(f"{who}: a child's name is a non-empty string without a dot, not {name!r}")
         taken = inspect.getattr_static(type(self), name, None)
@@ -387,15 +434,27 @@ class Rubric:
             raise StructureError(f"{who}: child name {name!r} would hide {who}.{name}; choose another name")
         if self._is_below(child):
             raise StructureError(f"{who}: child {name!r} contains this node; a tree has no cycles")
+        before = self._rubric_children.get(name)
         self._rubric_children[name] = child
-        if not isinstance(taken, property) and name not in vars(Rubric):  # else it is reached by key or path alone
-            self.__dict__[name] = child
-        parents = child.__dict__.get("_parents")
-        if parents is None:
-            raise StructureError(f"{type(child).__name__}.__init__ must call super().__init__() before anything else")
-        parents[:] = [parent for parent in parents if parent() is not None and parent() is not self]
-        parents.append(weakref.ref(self))
+        if before is not None:
+            self._forget_parent_of(before)
+        if not any(ref() is self for ref in child._parents):
+            child._parents.append(weakref.ref(self))
         self._changed()
+
+    def _unregister(self, name: str) -> None:
+        child = self._rubric_children.pop(name)
+        if self.__dict__.get(name) is child:
+            del self.__dict__[name]
+        self._forget_parent_of(child)
+        self._changed()
+
+    def _forget_parent_of(self, child: Rubric) -> None:
+        """Drop the link up from a node that is no child of this one any more, and links to parents that are gone."""
+        still = any(other is child for other in self._rubric_children.values())
+        child._parents[:] = [
+            ref for ref in child._parents if (parent := ref()) is not None and (still or parent is not self)
+        ]
 
     def _is_below(self, other: Rubric) -> bool:
         """Whether this node is the other or below it."""
@@ -407,6 +466,8 @@ class Rubric:
         """Forget what was compiled, here and above."""
         if "_parents" not in self.__dict__:
             return
+        if self._plan is not None:
+            self.__dict__["_previous"] = self._plan
         self.__dict__.update(_plan=None, _call=None, _bare=None)
         for ref in self._parents:
             parent = ref()
@@ -416,8 +477,8 @@ class Rubric:
     def _compiled(self) -> Plan:
         plan = self.__dict__.get("_plan")
         if plan is None:
-            plan = Plan(self)
-            self.__dict__["_plan"] = plan
+            plan = Plan(self, self._previous)
+            self.__dict__.update(_plan=plan, _previous=None)
         return cast("Plan", plan)
 
     def children(self) -> Iterator[Rubric]:
@@ -463,18 +524,19 @@ class Rubric:
     # -- hooks --------------------------------------------------------------------------------------------------------
 
     def register_forward_hook(self, hook: Hook) -> HookHandle:
-        """Call `hook(rubric, action, observation, score)` after each evaluation of this node; what it returns is ignored.
+        """Call `hook(rubric, action, observation, score)` after each evaluation of this node; what it returns is
+        ignored.
 
         An async hook makes the node async.
         """
         return self._add_hook(self._forward_hooks, hook)
 
     def register_forward_pre_hook(self, hook: Hook) -> HookHandle:
-        """Call `hook(rubric, action, observation)` before each evaluation of this node, before any child of it is started."""
+        """Call `hook(rubric, action, observation)` before each evaluation of this node and of any child of it."""
         return self._add_hook(self._forward_pre_hooks, hook)
 
     def _add_hook(self, hooks: dict[int, Hook], hook: Hook) -> HookHandle:
-        key = max(hooks, default=-1) + 1
+        key = next(_hook_keys)
         hooks[key] = hook
         self._changed()
         return HookHandle(self, hooks, key)
@@ -494,17 +556,8 @@ class Rubric:
         Raises:
             StateError: unknown keys or invalid values. Nothing was changed then.
         """
-        before = {id(node): (node, dict(node.__dict__)) for node in (self, *self.rubrics())}
-        try:
+        with _Loading(self):
             self._load(state)
-        except Exception as error:
-            for node, values in before.values():
-                node.__dict__.clear()
-                node.__dict__.update(values)
-                node._changed()
-            if isinstance(error, StateError):
-                raise
-            raise StateError(f"{type(self).__name__}: {error}") from error
 
     def _load(self, state: dict[str, Any]) -> None:
         known = self.state_dict()
@@ -521,7 +574,10 @@ class Rubric:
             prefix = f"{name}."
             part = {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
             if part:
-                child.load_state_dict(part)
+                try:
+                    child.load_state_dict(part)
+                except StateError as error:
+                    raise StateError(f"{name}: {error}") from error
 
     # -- printing and copying -----------------------------------------------------------------------------------------
 
@@ -539,7 +595,7 @@ class Rubric:
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a pickle takes along: no running episode, nothing compiled."""
         state = dict(self.__dict__)
-        for name in ("_plan", "_call", "_bare", "_parents", "_homes", "_default", "_owner"):
+        for name in ("_plan", "_call", "_bare", "_previous", "_parents", "_homes", "_default", "_owner"):
             state.pop(name, None)
         return state
 
@@ -582,10 +638,14 @@ class Rubric:
         owner = None if self._owner is None else self._owner()
         if owner is not None and owner is not episode and not owner.over:
             raise EpisodeError(
-                f"{type(self).__name__} keeps state on itself (it overrides reset), so it can serve one episode at a time, "
-                "and one is in progress; keep the state in self.memory, or copy the tree for each episode"
+                f"{type(self).__name__} keeps state on itself (it overrides reset), so it can serve one episode at a "
+                "time, and one is in progress; keep the state in self.memory, or copy the tree for each episode"
             )
         self.__dict__["_owner"] = weakref.ref(episode)
+
+    def _let_go(self, episode: Episode) -> None:
+        if self._owner is not None and self._owner() is episode:
+            self.__dict__["_owner"] = None
 
     def _validate_structure(self) -> None:
         """Raise StructureError where children and configuration do not fit; called when the tree is compiled."""
@@ -599,6 +659,7 @@ def _fresh() -> dict[str, Any]:
         "_plan": None,
         "_call": None,
         "_bare": None,
+        "_previous": None,
         "_parents": [],
         "_homes": [],
         "_default": None,
@@ -630,6 +691,44 @@ class _Resetting:
     def __exit__(self, *_: object) -> None:
         if self.outermost:
             self._local.busy = None
+
+
+class _Loading:
+    """A load that fails puts every node below back as it was, whichever override failed."""
+
+    def __init__(self, node: Rubric) -> None:
+        self.node = node
+        self.before = [(each, dict(each.__dict__)) for each in (node, *node.rubrics())]
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        for node, values in self.before:
+            node.__dict__.clear()
+            node.__dict__.update(values)
+            node._changed()
+        if isinstance(error, Exception) and not isinstance(error, StateError):
+            raise StateError(f"{type(self.node).__name__}: {error}") from error
+
+
+def _load_override(function: F) -> F:
+    @functools.wraps(function)
+    def load_state_dict(self: Rubric, state: dict[str, Any]) -> None:
+        with _Loading(self):
+            function(self, state)
+
+    return cast("F", load_state_dict)
+
+
+def _definer(cls: type, name: str) -> type:
+    """The class in the method resolution order that defines a name."""
+    return next(base for base in cls.__mro__ if name in base.__dict__)
+
+
+def _is_ours(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] == "rubrics"
 
 
 def _reset_override(function: F) -> F:

@@ -7,7 +7,8 @@ A node has one of four outcomes, which are never confused:
 * **unscored**: it could not be assessed. ``forward`` returns ``None`` or raises :class:`Unscored` with a reason;
 * **error**: an exception, which keeps its type and gains a note with the path of the node.
 
-Inside the engine an unscored outcome is an ``Unscored`` instance, so that its reason is not lost; a caller sees ``None``.
+Inside the engine an unscored outcome is an ``Unscored`` instance, so that its reason is not lost; a caller sees
+``None``.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ class Score(float):
         metadata: Mapping[str, Any] | None = None,
         pending: bool = False,
     ) -> Score:
+        if isinstance(value, (str, bytes)):
+            raise InvalidScoreError(f"a Score is made of a number, not of text: {value!r}")
         self = super().__new__(cls, value)
         self.reason = reason
         self.metadata = dict(metadata) if metadata else {}

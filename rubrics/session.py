@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class NodeView:
-    """A node of a shared tree as one session sees it: scores and trajectory are the session's, all else is the node's."""
+    """A node of a shared tree as one session sees it:
+
+    scores and trajectory are the session's, all else is the node's.
+    """
 
     def __init__(self, node: Rubric, session: Session) -> None:
         self._node = node
@@ -69,7 +72,22 @@ class NodeView:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self._node, name)
+        return self._session._seen(getattr(self._node, name))
+
+    def __len__(self) -> int:
+        return len(self._node)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._session._seen(item) for item in self._node)  # type: ignore[attr-defined]
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._session._seen(self._node[key])  # type: ignore[index]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._node  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         return repr(self._node)
@@ -85,7 +103,8 @@ def _step_rewards(node: Any, episode: Episode) -> list[float]:
 
 
 class Session(NodeView):
-    """A tree with a default episode of its own: called, reset and introspected like the tree. Made by `rubric.session()`.
+    """A tree with a default episode of its own: called, reset and introspected like the tree. Made by
+    `rubric.session()`.
 
     Many sessions over one tree run at once without seeing each other's steps.
     """
@@ -94,6 +113,14 @@ class Session(NodeView):
         super().__init__(rubric, self)
         self._episode: Episode | None = None
         self._task: Any = None
+
+    def _seen(self, value: Any) -> Any:
+        """A node as this session sees it; anything else as it is."""
+        from rubrics.rubric import Rubric
+
+        if isinstance(value, list):
+            return [self._seen(item) for item in value]
+        return NodeView(value, self) if isinstance(value, Rubric) else value
 
     @property
     def rubric(self) -> Rubric:
@@ -129,8 +156,8 @@ class Session(NodeView):
             await node.reset_async()
 
     def _abandon(self) -> None:
-        if self._episode is not None and not self._episode.over:
-            self._episode.end("abandoned")
+        if self._episode is not None:
+            self._episode.abandon()
 
     async def evaluate(self, action: Any, observation: Any) -> Evaluation:
         """Score one step of the session's episode and return the whole record."""
@@ -144,8 +171,8 @@ class Session(NodeView):
 class BlockingSession(Session):
     """A session whose call always returns the score. Made by `rubric.blocking()`.
 
-    On a tree with an async node the calling thread waits; where an event loop runs in that thread, the loop waits too, and a
-    warning says so once.
+    On a tree with an async node the calling thread waits; where an event loop runs in that thread, the loop waits too,
+    and a warning says so once.
     """
 
     _warned = False
@@ -155,8 +182,8 @@ class BlockingSession(Session):
         if not self._warned and self._node.is_async_tree and _loop_runs_here():
             self._warned = True
             warnings.warn(
-                "rubric.blocking() was called where an event loop runs: the loop stands still until the score is there; "
-                "use rubric.session() and await it",
+                "rubric.blocking() was called where an event loop runs: the loop stands still until the score is "
+                "there; use rubric.session() and await it",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rubrics import __version__
 from rubrics.cli.rescore import rescore
 
 app = typer.Typer(
@@ -18,12 +19,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            typer.echo(f"rubrics {version('rubrics')}")
-        except PackageNotFoundError:
-            typer.echo("rubrics from a checkout that is not installed")
+        typer.echo(f"rubrics {__version__}")
         raise typer.Exit
 
 

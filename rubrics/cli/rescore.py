@@ -27,7 +27,7 @@ class AssumedEnd(StrEnum):
 
 
 def rescore(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Trajectory files.", show_default=False)],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Trajectory files.", show_default=False)],
     rubric: Annotated[
         str,
         typer.Option(
@@ -60,8 +60,10 @@ def rescore(
 ) -> None:
     """Score recorded trajectories again under a rubric.
 
-    One row a trajectory is written to OUT as it is done, with the recorded reward beside the new one. Exit code 1: the
-    rubric raised on some of them; 2: something could not be read. Every other row is written all the same.
+    One row a trajectory is written to OUT as it is done, with the recorded reward beside the new one.
+
+    Exit code 1: the rubric raised on some of them. Exit code 2: something could not be read or loaded; every other
+    row is written all the same.
     """
     try:
         tree = load_rubric(rubric)

@@ -1,8 +1,9 @@
 """The async driver: closures whose call is a coroutine for an outcome.
 
-Children of a concurrent container that are sync run first, in order (so that a cheap check that decides, or raises, never
-pays for a judge); the async ones then run as tasks. None of them outlives the call: when one raises, or the container is
-decided, the others are cancelled and awaited.
+Children of a concurrent container that are sync run first, in order (so that a cheap check that decides, or raises,
+never
+pays for a judge); the async ones then run as tasks. None of them outlives the call: when one raises, or the container
+is decided, the others are cancelled and awaited.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from types import CoroutineType
 from typing import Any
 
 from rubrics.engine import sync
-from rubrics.engine.frames import FRAME, Frame
-from rubrics.engine.loop import in_thread
-from rubrics.engine.plan import CONTAINER, CUSTOM, DELAYED, AsyncCall, Place
+from rubrics.engine.frames import FRAME, Frame, Outcomes, annotate
+from rubrics.engine.loop import carried, in_thread
+from rubrics.engine.plan import CONTAINER, CUSTOM, DELAYED, AsyncCall, Place, SyncCall
 from rubrics.evaluation import Evaluation
 from rubrics.score import Outcome, Unscored, checked, public
 
@@ -54,30 +55,47 @@ def hop(place: Place, recording: bool) -> AsyncCall:
     run = sync.build(place, recording)
 
     async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
-        if FRAME.get().run.threads:  # type: ignore[union-attr]
+        if FRAME.get().run.lock is not None:  # type: ignore[union-attr]
             return await apart(run, action, observation, last)
-        return run(action, observation, last)
+        try:
+            return run(action, observation, last)
+        except StopIteration as error:
+            raise carried(error) from error
 
     return call
 
 
-async def apart(run: Callable[..., Any], *args: Any) -> Any:
-    """Run a part of the tree in a worker thread; what it records is attached when it is done, never after a cancellation."""
+async def apart(run: SyncCall, action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+    """Run a part of the tree in a worker thread.
+
+    What it records and answers is taken over when it is done. A thread that was left behind writes to nobody.
+    """
     frame = FRAME.get()
     assert frame is not None
-    if frame.record is None:
-        return await in_thread(run, *args)
-    aside = Frame(frame.run, frame.place, Evaluation(frame.record.path, frame.record.kind))
+    record = frame.record
+    aside = Frame(frame.run, frame.place, None if record is None else Evaluation(record.path, record.kind))
     aside.counts = frame.counts
+    answers = Outcomes([None] * len(last))
+    answers.run = frame.run
+
+    def take_over() -> None:
+        for i, answer in enumerate(answers):
+            if answer is not None:
+                last[i] = answer
+        if record is not None and aside.record is not None:
+            record.children.extend(aside.record.children)
+            record.own_usage = record.own_usage + aside.record.own_usage
+
     token = FRAME.set(aside)
     try:
-        value = await in_thread(run, *args)
+        outcome = await in_thread(run, action, observation, answers)
+    except Exception:
+        take_over()
+        raise
     finally:
         FRAME.reset(token)
-    assert aside.record is not None
-    frame.record.children.extend(aside.record.children)
-    frame.record.own_usage = frame.record.own_usage + aside.record.own_usage
-    return value
+    take_over()
+    return outcome
 
 
 async def plainly(place: Place, function: Callable[..., Any], *args: Any) -> Any:
@@ -92,13 +110,21 @@ async def plainly(place: Place, function: Callable[..., Any], *args: Any) -> Any
     return value
 
 
+def failed(place: Place, error: Exception) -> Outcome:
+    """Like :func:`.sync.failed`, for exceptions that go on out of a coroutine."""
+    if isinstance(error, StopIteration):
+        annotate(place, error)
+        raise carried(error) from error
+    return sync.failed(place, error)
+
+
 async def observe(place: Place, action: Any, observation: Any) -> None:
     """Show a node the step."""
     node: Any = place.node
     try:
         await plainly(place, node.observe, action, observation)
     except Exception as error:
-        sync.annotate(place, error)
+        annotate(place, error)
         raise
 
 
@@ -117,7 +143,7 @@ def leaf(place: Place) -> AsyncCall:
             if value.__class__ is not float or value - value != 0.0:
                 value = checked(value, who)
         except Exception as error:
-            value = sync.failed(place, error)
+            value = failed(place, error)
         last[index] = value
         return value  # type: ignore[no-any-return]
 
@@ -131,11 +157,15 @@ def custom(place: Place) -> AsyncCall:
         frame, token = sync.enter(place)
         value: Any
         try:
-            value = await plainly(place, node.forward, action, observation)
+            if frame.run.again and node._scores_trajectory():  # its forward has appended the last pair already
+                node_list = frame.run.episode.list_of(node)  # type: ignore[union-attr]
+                value = await plainly(place, node.score_trajectory, node_list)
+            else:
+                value = await plainly(place, node.forward, action, observation)
             value = sync.concluded(place, frame, value)
         except Exception as error:
             sync.explain(frame, error)
-            value = sync.failed(place, error)
+            value = failed(place, error)
         finally:
             FRAME.reset(token)
             sync.discard_coroutines(frame)
@@ -159,7 +189,7 @@ def delayed(place: Place) -> AsyncCall:
             try:
                 value = checked(await plainly(place, node.score_trajectory, run.episode.pairs(node)), who)
             except Exception as error:
-                value = sync.failed(place, error)
+                value = failed(place, error)
             run.episode.scored(node, value)
         last[index] = value
         return value  # type: ignore[no-any-return]
@@ -176,7 +206,7 @@ def container(place: Place, recording: bool) -> AsyncCall:
         try:
             value = sync.combined(node.combine(values), place)
         except Exception as error:
-            value = sync.failed(place, error)
+            value = failed(place, error)
         last[place.index] = value
         return value
 
@@ -187,7 +217,7 @@ def container(place: Place, recording: bool) -> AsyncCall:
         async def run() -> Outcome:
             if plain is None:
                 return await runs[0](action, observation, last)
-            return await apart(plain, action, observation, last)  # type: ignore[no-any-return]
+            return await apart(plain, action, observation, last)
 
         value = await node.around(run)
         complete(place, recording)
@@ -217,7 +247,7 @@ def container(place: Place, recording: bool) -> AsyncCall:
 
     async def together(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
         values: list[Outcome | None] = [None] * len(runs)
-        threads = FRAME.get().run.threads  # type: ignore[union-attr]
+        threads = FRAME.get().run.lock is not None  # type: ignore[union-attr]
         tasks: list[int] = []
         for i, child in enumerate(place.children):
             if child.is_async or threads:
@@ -300,7 +330,7 @@ def hooked(place: Place, inner: AsyncCall) -> AsyncCall:
             for hook in hooks:
                 await plainly(place, hook, node, *args)
         except Exception as error:
-            sync.annotate(place, error)
+            annotate(place, error)
             raise
 
     async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:

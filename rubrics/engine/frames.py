@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from contextvars import ContextVar
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ class Run:
         memo, records: outcomes and records of this step by (node, action, observation); None where no node can be asked
             twice. A future stands for a node that is running.
         ending: how the episode ends with this step; None while it goes on.
+        again: whether this is the last pair once more, because the driver ended the episode.
+        lock: guards the memo where parts of the tree run in worker threads.
         recording: whether records are kept.
         threads: whether plain forwards are sent to worker threads (on the library's own loop).
         open: whether calls of nodes are nested in this run; False once it is over.
@@ -39,6 +42,7 @@ class Run:
     """
 
     __slots__ = (
+        "again",
         "ending",
         "episode",
         "last",
@@ -64,7 +68,8 @@ class Run:
         self.last = Outcomes(plan.blank)
         self.last.run = self
         self.record: Evaluation | None = None
-        self.lock = Lock() if threads else None
+        self.again = False
+        self.lock = Lock() if threads or (plan.threaded and plan.remembers) else None
 
 
 class Frame:
@@ -131,10 +136,20 @@ class Frame:
 FRAME: ContextVar[Frame | None] = ContextVar("rubrics_frame", default=None)
 
 
-def keep_record(run: Run, error: BaseException) -> None:
-    """Leave what was recorded on the exception that ended the run (see `evaluation_of`)."""
-    if run.record is not None and not hasattr(error, "_rubrics_evaluation"):
-        error._rubrics_evaluation = run.record  # type: ignore[attr-defined]
+def annotate(place: Place, error: BaseException) -> None:
+    """Note the path of the node on an exception, unless an inner node of this run did."""
+    if not hasattr(error, "_rubrics_open"):
+        with suppress(AttributeError):  # an exception that refuses new attributes goes on as it is
+            error._rubrics_open = error._rubrics_path = place.path or place.kind_name  # type: ignore[attr-defined]
+            error.add_note(f"in rubric {place.who()}")
+
+
+def let_go(error: BaseException, record: Evaluation | None = None) -> None:
+    """The exception leaves its run: raised again in another, it is noted again. What was recorded goes with it."""
+    with suppress(AttributeError):
+        if record is not None:
+            error._rubrics_evaluation = record  # type: ignore[attr-defined]
+        del error._rubrics_open  # type: ignore[attr-defined]
 
 
 def current_episode() -> Episode | None:

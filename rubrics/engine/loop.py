@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -17,8 +17,8 @@ T = TypeVar("T")
 class _Workers:
     """Daemon threads, as many as are busy at once.
 
-    A fixed pool could deadlock (a leaf may call `evaluate_sync`, which needs a thread itself), and the interpreter would
-    wait at its exit for a leaf that hangs.
+    A fixed pool could deadlock (a leaf may call `evaluate_sync`, which needs a thread itself), and the interpreter
+    would wait at its exit for a leaf that hangs.
     """
 
     def __init__(self) -> None:
@@ -78,6 +78,7 @@ class _Library:
 
 
 _library = _Library()
+_ELSEWHERE: ContextVar[bool] = ContextVar("rubrics_elsewhere", default=False)
 
 
 def _renew() -> None:
@@ -93,12 +94,14 @@ if hasattr(os, "register_at_fork"):
 def block(function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
     """Run a coroutine function on the library's loop and wait for it in this thread, with this thread's context.
 
-    Called on the library's own loop thread (an async leaf that blocks), it uses a fresh loop in a thread of its own.
+    Called on the library's own loop thread (an async leaf that blocks), or below such a call, it uses a fresh loop in a
+    thread of its own, since the library's loop stands still.
     """
     library = _library
     loop = library.running_loop()
-    if threading.current_thread() is library.thread:
+    if threading.current_thread() is library.thread or _ELSEWHERE.get():
         context = copy_context()
+        context.run(_ELSEWHERE.set, True)
         return library.workers.submit(lambda: context.run(asyncio.run, function(*args))).result()
     future = asyncio.run_coroutine_threadsafe(function(*args), loop)
     try:
@@ -108,12 +111,24 @@ def block(function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         raise
 
 
-def on_library_loop() -> bool:
-    """Whether this thread is the library's loop or one of its workers."""
-    return threading.current_thread().name.startswith("rubrics-")
-
-
 async def in_thread(function: Callable[..., T], *args: Any) -> T:
-    """Run a function in a worker thread with a copy of this context. When cancelled, the thread is left to finish alone."""
+    """Run a function in a worker thread with a copy of this context.
+
+    When cancelled, the thread is left to finish alone.
+    """
     context = copy_context()
-    return await asyncio.wrap_future(_library.workers.submit(lambda: context.run(function, *args)))
+
+    def job() -> T:
+        try:
+            return context.run(function, *args)
+        except StopIteration as error:  # a future refuses it, and its waiter would wait for ever
+            raise carried(error) from error
+
+    return await asyncio.wrap_future(_library.workers.submit(job))
+
+
+def carried(error: StopIteration) -> RuntimeError:
+    """A StopIteration cannot leave a coroutine, so a RuntimeError goes in its place, with its notes."""
+    carrier = RuntimeError(f"{type(error).__name__}: {error}" if error.args else type(error).__name__)
+    carrier.__dict__.update(error.__dict__)
+    return carrier

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -82,6 +83,7 @@ class Plan:
         stateful: whether the tree sees every step of an episode (delayed nodes, or nodes that observe).
         nests: whether nodes can be called from within a forward.
         remembers: whether outcomes are kept during a step.
+        threaded: whether parts of it run in worker threads on any loop.
         observers: places of nodes with an `observe`.
         self_stateful: nodes that keep state on themselves (they override `reset`).
         blank: the outcomes of a run that has not begun.
@@ -89,7 +91,7 @@ class Plan:
         last, stamp: outcomes of the latest run that was finished, and when that was.
     """
 
-    def __init__(self, root: Rubric) -> None:
+    def __init__(self, root: Rubric, previous: Plan | None = None) -> None:
         self.by_node: dict[int, list[Place]] = {}
         self.root = self._place(root, "", set())
         self.size = len(self.by_node)
@@ -103,13 +105,22 @@ class Plan:
         self.nests = any(place.custom for place in places)
         self._mark_remembered(self.root, under_custom=False)
         self.remembers = any(place.remembered for place in places)
+        self.threaded = any(getattr(place.node, "around", None) is not None for place in places)
         self.blank: list[Outcome | None] = [None] * self.size
         self.last = self.blank
         root_node = self.root.node
         self.only_pays = self.root.kind == DELAYED and not (root_node._forward_hooks or root_node._forward_pre_hooks)
         self.stamp = 0
         for group in self.by_node.values():
-            group[0].node._homes.append((self, group[0].index))
+            homes = group[0].node._homes
+            homes[:] = [home for home in homes if home[0]() is not None]
+            homes.append((weakref.ref(self), group[0].index))
+        if previous is not None:  # what nodes answered last stays known
+            self.stamp = previous.stamp
+            self.last = [
+                previous.last[previous.by_node[key][0].index] if key in previous.by_node else None
+                for key in self.by_node
+            ]
 
     def _place(self, node: Rubric, path: str, above: set[int]) -> Place:
         if "_rubric_children" not in node.__dict__:

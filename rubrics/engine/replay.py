@@ -62,9 +62,9 @@ def _combine(
         if len(children) != 1:
             raise _Missing([place.path])
     if node.around is not None and source is not None and source.status == "unscored":
-        recorded = source.outcome
-        assert recorded is not None
-        return recorded  # it ran out of time; what its child would have said is not known
+        known = old.get(children[0].path)
+        if known is None or known.outcome is None:
+            return Unscored(source.reason, source.metadata)  # it ran out of time; what its child would say is not known
     if node.stops and node.concurrent:  # any child may decide, so those that are known come first
         children = sorted(children, key=lambda child: child.path not in old or old[child.path].outcome is None)
     values: list[Outcome] = []

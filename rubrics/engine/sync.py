@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from inspect import isawaitable
 from time import perf_counter
 from typing import Any
 
-from rubrics.engine.frames import FRAME, Frame, Run, keep_record
+from rubrics.engine.frames import FRAME, Frame, Run, annotate, let_go
 from rubrics.engine.plan import CONTAINER, CUSTOM, DELAYED, Place, Plan, SyncCall
 from rubrics.evaluation import Evaluation
-from rubrics.score import InvalidScoreError, Outcome, Score, Unscored, checked, public
+from rubrics.score import InvalidScoreError, Outcome, Score, Unscored, checked, is_pending, public
 
 
 def build(place: Place, recording: bool) -> SyncCall:
@@ -53,7 +54,10 @@ def framed(plan: Plan, action: Any, observation: Any) -> float | Score | None:
 
 
 def finish(run: Run, last: list[Outcome | None], outcome: Outcome, action: Any, observation: Any) -> None:
-    """After a run outside any episode. Where a node used its memory, the tree's steps belong to its default episode now."""
+    """After a run outside any episode.
+
+    Where a node used its memory, the tree's steps belong to its default episode now.
+    """
     run.plan.finished(last)
     if run.episode is not None:
         run.episode.adopt(run.plan, last, outcome, action, observation)
@@ -65,14 +69,14 @@ def drop(run: Run, error: BaseException) -> None:
     if run.episode is not None:
         run.plan.root.node._set_default(None)
         run.episode = None
-    keep_record(run, error)
+    let_go(error, run.record)
 
 
 def observe(place: Place, action: Any, observation: Any) -> None:
     """Show a node the step."""
     node: Any = place.node
     try:
-        node.observe(action, observation)
+        refuse_awaitable(place, "observe", node.observe(action, observation))
     except Exception as error:
         annotate(place, error)
         raise
@@ -90,11 +94,19 @@ def failed(place: Place, error: Exception) -> Outcome:
     raise error
 
 
-def annotate(place: Place, error: BaseException) -> None:
-    """Note the path of the node on an exception, unless an inner node did."""
-    if not hasattr(error, "_rubrics_path"):
-        error.add_note(f"in rubric {place.who()}")
-        error._rubrics_path = place.path or place.kind_name  # type: ignore[attr-defined]
+def own_list(frame: Frame, node: Any) -> list[Any]:
+    """The pairs that a delayed node with a forward of its own has kept."""
+    episode = frame.run.episode
+    assert episode is not None
+    return episode.list_of(node)
+
+
+def refuse_awaitable(place: Place, what: str, value: object) -> None:
+    """A plain callable must not hand back something that nobody here can await."""
+    if value is not None and isawaitable(value):
+        if (close := getattr(value, "close", None)) is not None:
+            close()
+        raise InvalidScoreError(f"{place.who()}: {what} handed back an awaitable; write it as `async def`")
 
 
 def leaf(place: Place) -> SyncCall:
@@ -121,7 +133,7 @@ def container(place: Place, runs: list[SyncCall], recording: bool) -> SyncCall:
         value: Outcome
         try:
             value = combine(values)
-            if value.__class__ is not float or value - value != 0.0:  # type: ignore[operator]
+            if value.__class__ is not float or value - value != 0.0:
                 value = combined(value, place)
         except Exception as error:
             value = failed(place, error)
@@ -256,7 +268,10 @@ def custom(place: Place) -> SyncCall:
         frame, token = enter(place)
         value: Any
         try:
-            value = node.forward(action, observation)
+            if frame.run.again and node._scores_trajectory():  # its forward has appended the last pair already
+                value = node.score_trajectory(own_list(frame, node))
+            else:
+                value = node.forward(action, observation)
             value = concluded(place, frame, value)
         except Exception as error:
             explain(frame, error)
@@ -287,7 +302,10 @@ def concluded(place: Place, frame: Frame, value: object) -> Outcome:
         )
         return Unscored(reasons)
     if frame.pending and outcome.__class__ is float:
-        return Score(outcome, pending=True)  # type: ignore[arg-type]
+        return Score(outcome, pending=True)
+    run = frame.run
+    if run.ending is not None and place.node._scores_trajectory() and not is_pending(outcome):
+        run.episode.scored(place.node, outcome)  # type: ignore[union-attr]
     return outcome
 
 
@@ -353,7 +371,7 @@ def hooked(place: Place, inner: SyncCall) -> SyncCall:
 def run_hooks(place: Place, hooks: list[Callable[..., Any]], *args: Any) -> None:
     try:
         for hook in hooks:
-            hook(place.node, *args)
+            refuse_awaitable(place, "a hook", hook(place.node, *args))
     except Exception as error:
         annotate(place, error)
         raise

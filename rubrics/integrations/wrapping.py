@@ -27,7 +27,10 @@ _CALLS: ContextVar[tuple[_Call, ...]] = ContextVar("rubrics_surrounded_calls", d
 
 @contextmanager
 def outermost(of: object) -> Iterator[bool]:
-    """Enter a method of an object; whether it was called from outside, and not by another one (or itself, by `super()`)."""
+    """Enter a method of an object.
+
+    Whether it was called from outside, and not by another one (or itself, by `super()`).
+    """
     calls = _CALLS.get()
     if any(call.of is of and call.open for call in calls):
         yield False

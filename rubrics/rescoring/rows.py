@@ -31,7 +31,7 @@ class Row:
             the recording contradicts itself); `"unreadable"`.
         reward: the new reward of the episode; a number where the status is `"scored"`, and None otherwise.
         recorded_reward: the reward that the recording came with; None where it had none.
-        end: how the episode ended, in this run.
+        end: how the episode ended: by the recording's word, else by its last observation, else as assumed.
         steps: number of recorded steps.
         reason: why there is no reward; for an error its type and message, the node and the step.
         evaluation: the record of the last step that was scored; of an error, as far as it came.

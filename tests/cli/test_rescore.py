@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from rubrics import formats
 from rubrics.cli.app import app
 from rubrics.rescoring import Row, read_rows
 
@@ -27,6 +28,8 @@ class Act:
 
 class Leaf(Rubric):
     def forward(self, action, observation):
+        if action.number == "bad":
+            raise LookupError("no number")
         return Score(action.number, reason="[red]markup[/red]")
 
 class Slow(Rubric):
@@ -59,6 +62,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("COLUMNS", "100")
+    known = formats.formats()
+    monkeypatch.setattr(formats.registry, "_readers", {name: known[name] for name in ("jsonl", "tau-bench")})
     Path("rubric.py").write_text(RUBRIC)
 
     def run(*args: str, rubric: str | None = "rubric.py:make_rubric", out: str | None = "out.jsonl") -> Result:
@@ -110,7 +115,7 @@ def test_the_tree_of_one_trajectory_is_shown_and_no_markup_is_read(run: Run) -> 
     result = run("a.jsonl")
     assert "[bold]x[/bold]\\x1b[2J: reward 0.25, recorded 0.5" in result.stdout
     assert "└── leaf: Leaf = 0.25  [red]markup[/red]" in result.stdout
-    assert "rubrics: [blue]id: step 1 of 1: InvalidScoreError: " in result.stderr
+    assert "rubrics: [blue]id: step 1 of 1: LookupError: no number" in result.stderr
     assert "\x1b" not in result.output
     assert "z: reward 0.75" in run("a.jsonl", "--overwrite", "--show", "z").stdout
     assert "leaf: Leaf = " not in run("a.jsonl", "--overwrite", "--show", "none").stdout
@@ -121,7 +126,7 @@ def test_a_rubric_that_raises_on_some_is_exit_code_1(run: Run) -> None:
     Path("a.jsonl").write_text(line("a", 1) + line("b", "bad") + line("c", 1))
     result = run("a.jsonl")
     assert result.exit_code == 1
-    assert "rubrics: b: step 1 of 1: InvalidScoreError: " in result.stderr
+    assert "rubrics: b: step 1 of 1: LookupError: no number" in result.stderr
     assert "leaf" in result.stderr
     assert [row.status for row in rows()] == ["scored", "error", "scored"]
 
@@ -143,7 +148,7 @@ def test_bad_rows_are_exit_code_2_and_every_good_one_is_written(run: Run) -> Non
         "rubrics: other.json:1: unknown format: the first record has the keys what; known formats: jsonl, tau-bench",
         "rubrics: absent.jsonl: cannot be read: No such file or directory",
         "rubrics: twice.jsonl:2: the id 'a' was read before, at cut.jsonl:1",
-        "rubrics: b: step 1 of 1: InvalidScoreError",
+        "rubrics: b: step 1 of 1: LookupError: no number",
     ):
         assert message in result.stderr
     assert [row.id for row in rows() if row.status == "scored"] == ["a", "d", "e", "f"]
@@ -154,7 +159,7 @@ def test_bad_rows_are_exit_code_2_and_every_good_one_is_written(run: Run) -> Non
 def test_many_bad_rows_are_counted_and_not_all_shown(run: Run) -> None:
     Path("a.jsonl").write_text("".join(line(str(i), "bad") for i in range(30)))
     result = run("a.jsonl")
-    assert result.stderr.count("InvalidScoreError") == 20
+    assert result.stderr.count("LookupError: no number") == 20
     assert "and 10 more like this: the rows in out.jsonl with the status 'error'" in result.stderr
 
 

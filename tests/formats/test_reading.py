@@ -14,6 +14,13 @@ from rubrics.formats.parsing import Parsed
 from rubrics.trajectory import Trajectory
 
 
+@pytest.fixture(autouse=True)
+def only_built_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The readers that other tests may have registered are not seen, and those of a test go with it."""
+    known = formats()
+    monkeypatch.setattr(registry, "_readers", {name: known[name] for name in ("jsonl", "tau-bench")})
+
+
 def ids(path: Path | list[Path], format: str | None = None) -> tuple[list[str], list[str]]:
     items = list(read(path, format))
     return [i.id for i in items if isinstance(i, Trajectory)], [str(i) for i in items if isinstance(i, FormatProblem)]
@@ -90,12 +97,6 @@ def test_an_id_that_comes_twice_is_reported_where_it_stands(tmp_path: Path) -> N
 # --- one reader a format ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def own_readers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_readers", dict(formats()))
-
-
-@pytest.mark.usefixtures("own_readers")
 def test_a_reader_is_one_function_with_a_decorator(tmp_path: Path) -> None:
     def convert(record: Parsed) -> Trajectory:
         if record.value["name"] == "bad":
@@ -123,7 +124,6 @@ def test_a_reader_is_one_function_with_a_decorator(tmp_path: Path) -> None:
     assert first.source == {"format": "mine", "path": str(path), "line": 1}
 
 
-@pytest.mark.usefixtures("own_readers")
 def test_a_name_is_taken_once() -> None:
     with pytest.raises(FormatError, match="a reader for the format 'jsonl' already"):
         reader("jsonl", detect=bool)(lambda source: iter(()))

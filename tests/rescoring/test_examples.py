@@ -1,5 +1,6 @@
 """The trajectories that the repository ships, and the rubric for them."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +18,8 @@ FILES = sorted((EXAMPLES / "trajectories").glob("*.jsonl"))
 
 def test_the_files_are_what_the_script_writes(tmp_path: Path) -> None:
     script = [sys.executable, str(EXAMPLES / "make_trajectories.py"), str(tmp_path)]
-    subprocess.run(
-        script, check=True, capture_output=True, cwd=EXAMPLES.parent, env={"PYTHONPATH": str(EXAMPLES.parent)}
-    )
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
+    subprocess.run(script, check=True, capture_output=True, env=environment)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {p.name: p.read_bytes() for p in FILES}
 
 

@@ -1,6 +1,7 @@
 """Rubrics and types named on a command line."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,11 +45,13 @@ number = 3
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    return tmp_path
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 def write(path: Path, text: str) -> Path:
@@ -125,7 +128,7 @@ def test_a_file_does_not_take_the_name_of_a_module(folder: Path) -> None:
     import json
 
     write(folder / "sub/json.py", RUBRIC)
-    write(folder / "other/json.py", RUBRIC.replace("class Leaf", "class Tree").replace("Leaf()", "Tree()"))
+    write(folder / "other/json.py", RUBRIC.replace("Leaf", "Tree"))
     assert type(load_rubric("sub/json.py:make_rubric")).__name__ == "Leaf"
     assert type(load_rubric("other/json.py:make_rubric")).__name__ == "Tree"
     assert sys.modules["json"] is json
