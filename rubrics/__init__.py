@@ -29,7 +29,7 @@ from rubrics.containers import (
 )
 from rubrics.delayed import ExponentialDiscountingTrajectoryRubric, TrajectoryRubric
 from rubrics.engine.frames import add_usage, current_episode
-from rubrics.episode import Episode, StepRewards
+from rubrics.episode import Episode
 from rubrics.evaluation import Evaluation, Usage, evaluation_of
 from rubrics.rubric import HookHandle, Rubric
 from rubrics.score import (
@@ -45,6 +45,7 @@ from rubrics.score import (
     Unscored,
 )
 from rubrics.session import BlockingSession, Session
+from rubrics.step_rewards import StepRewards
 from rubrics.trajectory import Record, Step, Trajectory
 
 if TYPE_CHECKING:

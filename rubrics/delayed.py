@@ -9,8 +9,9 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rubrics.engine.frames import FRAME
+from rubrics.engine.journal import Pair
 from rubrics.engine.plan import CUSTOM, DELAYED
-from rubrics.episode import Episode, Pair
+from rubrics.episode import Episode
 from rubrics.rubric import Rubric, _definer
 from rubrics.score import (
     CreditError,
@@ -94,12 +95,12 @@ class TrajectoryRubric(Rubric):
         value = self.score_trajectory(self._trajectory)
         if inspect.isawaitable(value):
             return self._awaited(episode, value)
-        episode.scored(self, checked(value, lambda: type(self).__name__))
+        episode._journal.scored(self, checked(value, lambda: type(self).__name__))
         return value
 
     async def _awaited(self, episode: Episode, value: Any) -> Any:
         value = await value
-        episode.scored(self, checked(value, lambda: type(self).__name__))
+        episode._journal.scored(self, checked(value, lambda: type(self).__name__))
         return value
 
     @property
@@ -132,15 +133,15 @@ class TrajectoryRubric(Rubric):
     @property
     def _trajectory(self) -> list[Pair]:
         node = self.__dict__.get("_copy_of", self)
-        episode = _episode_of(self)
-        return episode.list_of(node) if node._kind() == CUSTOM else episode.pairs(node)
+        journal = _episode_of(self)._journal
+        return journal.list_of(node) if node._kind() == CUSTOM else journal.pairs_of(node)
 
     @_trajectory.setter
     def _trajectory(self, pairs: Sequence[Pair]) -> None:
         if (
             self._kind() == CUSTOM or pairs
         ):  # an empty list is what a node without a forward of its own begins with anyway
-            _episode_of(self).set_list(self, pairs if isinstance(pairs, list) else list(pairs))
+            _episode_of(self)._journal.set_list(self, pairs if isinstance(pairs, list) else list(pairs))
 
     def compute_step_rewards(self) -> list[float]:
         """This node's credit for each step of the default (or running) episode, after its end (OpenEnv's name).
@@ -156,7 +157,7 @@ class TrajectoryRubric(Rubric):
         if not episode.steps:
             return []
         score = final_score(node, episode)
-        return [float(r) for r in node.credit(score, len(episode._steps_of(node)))]
+        return [float(r) for r in node.credit(score, len(episode._journal.steps_of(node)))]
 
     def _credited(self, episode: Episode, score: Outcome, steps: int) -> NDArray[np.float64]:
         """This node's credit in an episode that is over, as (steps,)."""
@@ -236,7 +237,7 @@ def final_score(node: TrajectoryRubric, episode: Episode) -> float | Score:
             f"{type(node).__name__}: the episode is not over, so its steps have no credit yet; "
             "end it with default_episode.end(truncated=True) if the driver cut it off"
         )
-    score = episode.score_of(node)
+    score = episode._journal.score_of(node)
     if score is None or isinstance(score, Unscored):
         why = "it was not reached" if score is None else score.reason or "it is unscored"
         raise EpisodeError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dis
 import functools
+import gc
 import inspect
 import itertools
 import threading
@@ -78,6 +80,7 @@ class Rubric:
     is_async: bool = False
     reduction: Reduction = "sum"
     sees: str = "steps"
+    _remembers: ClassVar[bool] = False
     state_fields: ClassVar[tuple[str, ...]] = ()
     """Attributes that `state_dict` holds, in the order in which they are loaded; their setters validate."""
 
@@ -103,6 +106,8 @@ class Rubric:
             )
         if _definer(cls, "forward") is not _definer(cls, "is_async") and "is_async" not in own:
             cls.is_async = cls._forward_is_async()
+        if any(inspect.isfunction(value) and _asks_for_memory(value) for value in own.values()):
+            cls._remembers = True
         for name in ("reset", "reset_async"):
             if name in own and not _is_ours(own[name]):
                 setattr(cls, name, _reset_override(own[name]))
@@ -163,15 +168,11 @@ class Rubric:
         try:
             outcome = run_root(action, observation, last)
         except BaseException as error:
-            if self._default is not None:
-                self._set_default(None)
             let_go(error)
             raise
         plan.last = last
         if LATEST[0] is not plan:
             plan.note_latest()
-        if self._default is not None:
-            self._default.adopt(plan, last, outcome, action, observation)
         return outcome if outcome.__class__ is float else public(outcome)
 
     def _compiled_call(self) -> Callable[[Any, Any], Any]:
@@ -183,7 +184,7 @@ class Rubric:
             call = episode.astep if plan.is_async else episode.step
         elif plan.is_async:
             call = functools.partial(_score_async, plan)
-        elif plan.nests or plan.remembers:
+        elif plan.nests or plan.remembers or plan.overlaps:
             call = functools.partial(sync.framed, plan)
         else:
             self.__dict__["_bare"] = sync.build(plan.root, False)
@@ -353,7 +354,10 @@ class Rubric:
         A step that fails puts it back as it was. That takes a copy, so keep running totals here rather than whole
         histories.
         """
-        return self._where().memory_of(self)
+        frame = FRAME.get()
+        if frame is not None and frame.run.over and id(self) in frame.run.plan.by_node:
+            return {}  # code that a run has left behind, such as a thread that was timed out
+        return self._where()._journal.memory_of(self)
 
     def _where(self) -> Episode:
         """The episode that this node's code runs in.
@@ -517,6 +521,11 @@ class Rubric:
         return node
 
     @property
+    def keeps_state(self) -> bool:
+        """Whether a node of the tree keeps state on itself (it overrides `reset`), so that episodes take turns."""
+        return bool(self._compiled().self_stateful)
+
+    @property
     def is_async_tree(self) -> bool:
         """Whether this node or any below it is async, so that a call gives a coroutine."""
         return self._compiled().is_async
@@ -627,6 +636,9 @@ class Rubric:
     def _observes(self) -> bool:
         return callable(getattr(self, "observe", None))
 
+    def _uses_memory(self) -> bool:
+        return self._remembers
+
     def _overrides_reset(self) -> bool:
         return type(self).reset is not Rubric.reset
 
@@ -635,6 +647,8 @@ class Rubric:
 
     def _claim(self, episode: Episode) -> None:
         """Let one live episode at a time have a node that keeps its state on itself."""
+        if self._owner is not None and self._owner() not in (None, episode):
+            gc.collect()  # an episode that nobody holds any more is no obstacle
         owner = None if self._owner is None else self._owner()
         if owner is not None and owner is not episode and not owner.over:
             raise EpisodeError(
@@ -665,6 +679,19 @@ def _fresh() -> dict[str, Any]:
         "_default": None,
         "_owner": None,
     }
+
+
+def _asks_for_memory(function: Any) -> bool:
+    """Whether a method reads `self.memory`, so that its tree keeps state from one step to the next."""
+    code = function.__code__
+    if "memory" not in code.co_names or not code.co_argcount:
+        return False
+    myself = code.co_varnames[0]
+    for before, now in itertools.pairwise(dis.get_instructions(code)):
+        loaded = before.argval[-1] if isinstance(before.argval, tuple) else before.argval
+        if now.opname == "LOAD_ATTR" and now.argval == "memory" and loaded == myself:
+            return True
+    return False
 
 
 def _is_async_callable(value: Any) -> bool:
@@ -787,12 +814,12 @@ async def _run_async(plan: Plan, action: Any, observation: Any, run: Run) -> tup
     try:
         outcome = await concurrent.build(plan.root, run.recording)(action, observation, run.last)
     except BaseException as error:
-        sync.drop(run, error)
+        let_go(error, run.record)
         raise
     finally:
-        run.open = False
+        run.close()
         FRAME.reset(token)
-    sync.finish(run, run.last, outcome, action, observation)
+    plan.finished(run.last)
     return outcome, run.record
 
 
@@ -800,12 +827,12 @@ def _record(plan: Plan, action: Any, observation: Any) -> Evaluation | None:
     run = Run(plan, None, recording=True)
     token = FRAME.set(Frame(run))
     try:
-        outcome = sync.build(plan.root, True)(action, observation, run.last)
+        sync.build(plan.root, True)(action, observation, run.last)
     except BaseException as error:
-        sync.drop(run, error)
+        let_go(error, run.record)
         raise
     finally:
-        run.open = False
+        run.close()
         FRAME.reset(token)
-    sync.finish(run, run.last, outcome, action, observation)
+    plan.finished(run.last)
     return run.record

@@ -33,7 +33,7 @@ class NodeView:
     @property
     def memory(self) -> dict[str, Any]:
         """The node's memory in the session's episode."""
-        return self._session.episode_now.memory_of(self._node)
+        return self._session.episode_now._journal.memory_of(self._node)
 
     @property
     def task(self) -> Any:
@@ -43,7 +43,7 @@ class NodeView:
     @property
     def trajectory(self) -> list[tuple[Any, Any]]:
         """The node's pairs in the session's episode (a copy)."""
-        return list(self._session.episode_now.pairs(self._node))
+        return list(self._session.episode_now._journal.pairs_of(self._node))
 
     def compute_step_rewards(self) -> list[float]:
         """The node's credit for each step of the session's episode, after its end."""
@@ -72,7 +72,10 @@ class NodeView:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._session._seen(getattr(self._node, name))
+        value = getattr(self._node, name)
+        if name in ("values", "items") and callable(value):  # of a RubricDict
+            return lambda: iter(self._session._seen(list(value())))
+        return self._session._seen(value)
 
     def __len__(self) -> int:
         return len(self._node)
@@ -99,7 +102,7 @@ def _step_rewards(node: Any, episode: Episode) -> list[float]:
     from rubrics.delayed import final_score
 
     score = final_score(node, episode)
-    return [float(r) for r in node._credited(episode, score, len(episode._steps_of(node)))]
+    return [float(r) for r in node._credited(episode, score, len(episode._journal.steps_of(node)))]
 
 
 class Session(NodeView):
@@ -118,8 +121,8 @@ class Session(NodeView):
         """A node as this session sees it; anything else as it is."""
         from rubrics.rubric import Rubric
 
-        if isinstance(value, list):
-            return [self._seen(item) for item in value]
+        if type(value) in (list, tuple):
+            return type(value)(self._seen(item) for item in value)
         return NodeView(value, self) if isinstance(value, Rubric) else value
 
     @property

@@ -87,7 +87,7 @@ WAYS: dict[str, Callable[[Rubric], Rubric]] = {
     "async": lambda tree: halves(AsyncAsks(tree), AsyncFixed(0.5)),
     "plain below async": lambda tree: halves(CallsPlain(Asks(tree)), AsyncFixed(0.5)),
     "alone": Asks,
-    "switch": lambda tree: Switch(lambda a, o: str(Asks(tree)(a, o)), {"0.5": AsyncFixed(0.5)}),
+    "switch": lambda tree: Switch(lambda a, o: "half" if Asks(tree)(a, o) == 0.5 else "no", {"half": AsyncFixed(0.5)}),
     "threaded": lambda tree: Threaded(Asks(tree)),
 }
 

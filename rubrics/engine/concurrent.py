@@ -158,8 +158,7 @@ def custom(place: Place) -> AsyncCall:
         value: Any
         try:
             if frame.run.again and node._scores_trajectory():  # its forward has appended the last pair already
-                node_list = frame.run.episode.list_of(node)  # type: ignore[union-attr]
-                value = await plainly(place, node.score_trajectory, node_list)
+                value = await plainly(place, node.score_trajectory, sync.own_list(frame, node))
             else:
                 value = await plainly(place, node.forward, action, observation)
             value = sync.concluded(place, frame, value)
@@ -181,16 +180,17 @@ def delayed(place: Place) -> AsyncCall:
 
     async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
         run: Any = last.run  # type: ignore[attr-defined]
-        run.episode.saw(node, action, observation)
+        journal = run.episode._journal
+        journal.saw(node, action, observation)
         value: Any
         if run.ending is None:
             value = node._intermediate
         else:
             try:
-                value = checked(await plainly(place, node.score_trajectory, run.episode.pairs(node)), who)
+                value = checked(await plainly(place, node.score_trajectory, journal.pairs_of(node)), who)
             except Exception as error:
                 value = failed(place, error)
-            run.episode.scored(node, value)
+            journal.scored(node, value)
         last[index] = value
         return value  # type: ignore[no-any-return]
 

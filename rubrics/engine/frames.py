@@ -38,6 +38,7 @@ class Run:
         recording: whether records are kept.
         threads: whether plain forwards are sent to worker threads (on the library's own loop).
         open: whether calls of nodes are nested in this run; False once it is over.
+        over: whether it has ended; code that it left behind then remembers nothing.
         last: outcomes by node index.
     """
 
@@ -49,6 +50,7 @@ class Run:
         "lock",
         "memo",
         "open",
+        "over",
         "plan",
         "record",
         "recording",
@@ -69,7 +71,13 @@ class Run:
         self.last.run = self
         self.record: Evaluation | None = None
         self.again = False
+        self.over = False
         self.lock = Lock() if threads or (plan.threaded and plan.remembers) else None
+
+    def close(self) -> None:
+        """The run has ended."""
+        self.open = False
+        self.over = True
 
 
 class Frame:
@@ -82,7 +90,7 @@ class Frame:
         self.place = place
         self.record = record
         self.pending: bool = False
-        self.unscored: list[tuple[str, Unscored]] | None = None
+        self.unscored: list[tuple[Place, Unscored]] | None = None
         self.coroutines: list[Coroutine[Any, Any, Any]] | None = None
         self.counts: dict[str, int] | None = None
 
@@ -90,7 +98,7 @@ class Frame:
         """Remember what a child answered to a custom forward."""
         if outcome.__class__ is not float:
             if isinstance(outcome, Unscored):
-                self.unscored = [*(self.unscored or ()), (place.name, outcome)]
+                self.unscored = [*(self.unscored or ()), (place, outcome)]
             elif is_pending(outcome):
                 self.pending = True
 

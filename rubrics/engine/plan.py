@@ -80,9 +80,10 @@ class Plan:
         root: the place of the root.
         size: distinct nodes.
         is_async: whether a call of the root returns a coroutine.
-        stateful: whether the tree sees every step of an episode (delayed nodes, or nodes that observe).
+        stateful: whether the tree keeps state between steps (nodes that are delayed, observe, or use their memory).
         nests: whether nodes can be called from within a forward.
         remembers: whether outcomes are kept during a step.
+        overlaps: whether a node is in another tree too.
         threaded: whether parts of it run in worker threads on any loop.
         observers: places of nodes with an `observe`.
         self_stateful: nodes that keep state on themselves (they override `reset`).
@@ -101,7 +102,7 @@ class Plan:
         self.delays = self.root.delays
         self.observers = [group[0] for group in self.by_node.values() if group[0].node._observes()]
         self.self_stateful = [node for node in nodes if node._keeps_state()]
-        self.stateful = self.delays or bool(self.observers)
+        self.stateful = self.delays or bool(self.observers) or any(node._uses_memory() for node in nodes)
         self.nests = any(place.custom for place in places)
         self._mark_remembered(self.root, under_custom=False)
         self.remembers = any(place.remembered for place in places)
@@ -111,9 +112,14 @@ class Plan:
         root_node = self.root.node
         self.only_pays = self.root.kind == DELAYED and not (root_node._forward_hooks or root_node._forward_pre_hooks)
         self.stamp = 0
+        self.overlaps = False
         for group in self.by_node.values():
             homes = group[0].node._homes
             homes[:] = [home for home in homes if home[0]() is not None]
+            for other in (ref() for ref, _ in homes):
+                if other is not None and other.root.node is not root:  # then a node must be told whose run it is in
+                    self.overlaps = other.overlaps = True
+                    other.root.node.__dict__["_bare"] = None
             homes.append((weakref.ref(self), group[0].index))
         if previous is not None:  # what nodes answered last stays known
             self.stamp = previous.stamp
@@ -148,8 +154,8 @@ class Plan:
             self._mark_remembered(child, under_custom or place.custom)
 
     def finished(self, last: list[Outcome | None]) -> None:
-        """Make a run's outcomes the latest ones."""
-        self.last = last
+        """Make a run's outcomes the latest ones (a copy, which does not hold on to the run)."""
+        self.last = last.copy()
         if LATEST[0] is not self:
             self.note_latest()
 

@@ -44,32 +44,13 @@ def framed(plan: Plan, action: Any, observation: Any) -> float | Score | None:
     try:
         outcome = build(plan.root, False)(action, observation, run.last)
     except BaseException as error:
-        drop(run, error)
+        let_go(error, run.record)
         raise
     finally:
-        run.open = False
+        run.close()
         FRAME.reset(token)
-    finish(run, run.last, outcome, action, observation)
+    plan.finished(run.last)
     return public(outcome)
-
-
-def finish(run: Run, last: list[Outcome | None], outcome: Outcome, action: Any, observation: Any) -> None:
-    """After a run outside any episode.
-
-    Where a node used its memory, the tree's steps belong to its default episode now.
-    """
-    run.plan.finished(last)
-    if run.episode is not None:
-        run.episode.adopt(run.plan, last, outcome, action, observation)
-        run.episode = None
-
-
-def drop(run: Run, error: BaseException) -> None:
-    """A run that failed leaves its record on the exception, and no default episode that only it began."""
-    if run.episode is not None:
-        run.plan.root.node._set_default(None)
-        run.episode = None
-    let_go(error, run.record)
 
 
 def observe(place: Place, action: Any, observation: Any) -> None:
@@ -98,7 +79,7 @@ def own_list(frame: Frame, node: Any) -> list[Any]:
     """The pairs that a delayed node with a forward of its own has kept."""
     episode = frame.run.episode
     assert episode is not None
-    return episode.list_of(node)
+    return episode._journal.list_of(node)
 
 
 def refuse_awaitable(place: Place, what: str, value: object) -> None:
@@ -298,14 +279,14 @@ def concluded(place: Place, frame: Frame, value: object) -> Outcome:
     outcome = checked(value, place.who)
     if isinstance(outcome, Unscored) and outcome.reason is None and frame.unscored:
         reasons = "; ".join(
-            f"{name} is unscored: {child.reason or 'no reason given'}" for name, child in frame.unscored
+            f"{child.name} is unscored: {outcome.reason or 'no reason given'}" for child, outcome in frame.unscored
         )
         return Unscored(reasons)
     if frame.pending and outcome.__class__ is float:
         return Score(outcome, pending=True)
     run = frame.run
     if run.ending is not None and place.node._scores_trajectory() and not is_pending(outcome):
-        run.episode.scored(place.node, outcome)  # type: ignore[union-attr]
+        run.episode._journal.scored(place.node, outcome)  # type: ignore[union-attr]
     return outcome
 
 
@@ -313,8 +294,8 @@ def explain(frame: Frame, error: Exception) -> None:
     """Say which child is behind a TypeError: arithmetic with an unscored child, or with one that was not awaited."""
     if not isinstance(error, TypeError):
         return
-    for name, child in frame.unscored or ():
-        error.add_note(f"child {name!r} is unscored, which is None here: {child.reason or 'no reason given'}")
+    for child, outcome in frame.unscored or ():
+        error.add_note(f"child {child.name!r} is unscored, which is None here: {outcome.reason or 'no reason given'}")
     for coroutine in frame.coroutines or ():
         if coroutine.cr_frame is not None and coroutine.cr_frame.f_lasti <= 0:  # type: ignore[attr-defined]
             error.add_note("an async child was called without await; write `async def forward` and await it")
@@ -336,19 +317,19 @@ def delayed(place: Place) -> SyncCall:
 
     def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
         run: Run = last.run  # type: ignore[attr-defined]
-        episode: Any = run.episode
-        own = episode._pairs[-1]
+        journal = run.episode._journal  # type: ignore[union-attr]
+        own = journal.pairs[-1]
         if own[0] is not action or own[1] is not observation or node.sees == "calls":
-            episode.saw(node, action, observation)
+            journal.saw(node, action, observation)
         value: Any
         if run.ending is None:
             value = node._intermediate
         else:
             try:
-                value = checked(node.score_trajectory(episode.pairs(node)), who)
+                value = checked(node.score_trajectory(journal.pairs_of(node)), who)
             except Exception as error:
                 value = failed(place, error)
-            episode.scored(node, value)
+            journal.scored(node, value)
         last[index] = value
         return value  # type: ignore[no-any-return]
 

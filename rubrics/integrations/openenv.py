@@ -125,9 +125,9 @@ class RubricEnvironment(Environment[ActT, ObsT, StateT], Generic[ActT, ObsT, Sta
         for name, choices in _OPTIONS.items():
             if getattr(cls, name) not in choices:
                 raise ValueError(f"{cls.__name__}.{name} is one of {', '.join(choices)}, not {getattr(cls, name)!r}")
-        given = cls.__dict__.get("rubric")
-        if given is not None:
-            setattr(cls, "rubric", _SessionOf(_tree(given, cls)))  # noqa: B010 - the declared type is what readers get
+        if "rubric" in cls.__dict__:
+            tree = cls.__dict__["rubric"]
+            cls.rubric = _SessionOf(None if tree is None else _tree(tree, cls))  # type: ignore[assignment]
         for name, wrap in _WRAPPERS.items():
             function = written(cls, name, _BASES)
             if function is not None and not hasattr(function, "_rubrics_wrapped"):
@@ -291,7 +291,8 @@ def _reset(reset: Callable[..., Any]) -> Callable[..., Any]:
                 return reset(self, *args, **kwargs)
             self._abandon()
             observation = reset(self, *args, **kwargs)
-            self._session.reset(**self._beginning(named_arguments(signature, self, *args, **kwargs), observation))
+            arguments = named_arguments(signature, self, *args, **kwargs)
+            self._session.reset(**self._beginning(arguments, observation))
             return observation
 
     return started

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from rubrics.episode import Episode
-from rubrics.evaluation import NO_USAGE, Evaluation, Usage, evaluation_of
+from rubrics.evaluation import NO_USAGE, Usage, evaluation_of
 from rubrics.formats.parsing import FormatProblem
 from rubrics.rescoring.rows import Row, step_rewards_dict
 from rubrics.rescoring.types import RebuildError, Types
@@ -16,11 +16,6 @@ from rubrics.trajectory import End, Step, Trajectory, read_end
 
 class ReplayError(RubricError, ValueError):
     """A recording that contradicts itself: it goes on after an observation that ended the episode."""
-
-
-def keeps_state(rubric: Rubric) -> bool:
-    """Whether nodes of the tree keep state on themselves, so that it can serve one episode at a time only."""
-    return bool(rubric._compiled().self_stateful)
 
 
 class Replay:
@@ -39,8 +34,6 @@ class Replay:
         self.episode: Episode | None = None
         self.steps: list[Step] = []
         self.end: End | None = None
-        self._spent = NO_USAGE
-        self._last: Evaluation | None = None  # of the last step, once all are taken
         if isinstance(trajectory, FormatProblem):
             place = {"path": trajectory.path, "line": trajectory.line}
             self.row = Row(None, "unreadable", reason=str(trajectory), source=place)
@@ -80,20 +73,14 @@ class Replay:
         seen = read_end(self.steps[-1].observation) if self.steps else None
         return trajectory.end or seen or assumed
 
-    def ending(self) -> End | None:
-        """How to end the episode after its last step, whose record, and what it cost, the end may replace."""
-        assert self.episode is not None
-        self._spent, self._last = self._usage(), self.episode.final or self.episode.evaluations[-1]
-        return self.end
-
     def finish(self) -> None:
         """Complete the row out of the episode, which is over."""
         assert self.episode is not None
         rewards = self.episode.rewards()
         row = self.row
-        row.evaluation = final = self.episode.final
+        row.evaluation = self.episode.final
         row.step_rewards = step_rewards_dict(rewards)
-        self._bill(self._spent if final is None or final is self._last else self._spent + final.usage)
+        self._bill(self._usage())
         row.reward = rewards.total
         if rewards.total is not None:
             row.status = "scored"
@@ -109,7 +96,7 @@ class Replay:
         where = ""
         if self.episode is not None:
             row.evaluation = evaluation_of(error)
-            spent = self._usage() if self._last is None else self._spent
+            spent = self._usage()
             self._bill(spent + row.evaluation.usage if row.evaluation else spent)
             where = f"step {min(self.episode.steps + 1, row.steps)} of {row.steps}: "
         own = isinstance(error, ReplayError | RebuildError)

@@ -15,7 +15,7 @@ from rubrics.trajectory import End, jsonable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rubrics.episode import StepRewards
+    from rubrics.step_rewards import StepRewards
 
 Status = Literal["scored", "unscored", "unfinished", "error", "unreadable"]
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from typing import Literal
 
 from rubrics.formats.parsing import FormatProblem
-from rubrics.rescoring.replay import Replay, keeps_state
+from rubrics.rescoring.replay import Replay
 from rubrics.rescoring.rows import Row
 from rubrics.rescoring.types import Types
 from rubrics.rubric import Rubric
@@ -69,7 +69,7 @@ async def rescore_async(
     """Like `rescore`, in async code. Closed early, it cancels and awaits what is in progress."""
     if concurrency < 1:
         raise ValueError(f"concurrency is at least 1, not {concurrency}")
-    slots = asyncio.Semaphore(1 if keeps_state(rubric) else concurrency)
+    slots = asyncio.Semaphore(1 if rubric.keeps_state else concurrency)
 
     async def run(trajectory: Trajectory | FormatProblem) -> Row:
         async with slots:
@@ -104,7 +104,7 @@ def rescore_one(
         try:
             for step in replay.steps:
                 replay.episode.step(step.action, step.observation)
-            replay.episode.end(replay.ending())
+            replay.episode.end(replay.end)
             replay.finish()
         except Exception as error:
             replay.fail(error)
@@ -125,7 +125,7 @@ async def rescore_one_async(
         try:
             for step in replay.steps:
                 await replay.episode.astep(step.action, step.observation)
-            await replay.episode.aend(replay.ending())
+            await replay.episode.aend(replay.end)
             replay.finish()
         except Exception as error:
             replay.fail(error)

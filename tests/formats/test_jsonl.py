@@ -16,7 +16,7 @@ NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
     st.none() | st.booleans() | NUMBERS | TEXT,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
-    max_leaves=15,
+    max_leaves=8,
 )
 OBJECTS = st.dictionaries(TEXT, JSON, max_size=3)
 REWARDS = st.none() | st.floats(allow_nan=False, allow_infinity=False)
@@ -36,7 +36,7 @@ TRAJECTORIES = st.builds(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(trajectories=st.lists(TRAJECTORIES, max_size=4, unique_by=lambda trajectory: trajectory.id))
+@given(trajectories=st.lists(TRAJECTORIES, max_size=3, unique_by=lambda trajectory: trajectory.id))
 def test_what_is_written_reads_back_exactly(trajectories: list[Trajectory], tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     path.unlink(missing_ok=True)

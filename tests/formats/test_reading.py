@@ -138,7 +138,8 @@ def test_formats_describe_themselves() -> None:
 NO_NAME = "Expecting property name enclosed in double quotes"
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
 )
 
 
@@ -148,7 +149,12 @@ def parsed(path: Path, content: bytes) -> list[Any]:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(values=st.lists(VALUES), chunk=st.integers(1, 50), indent=st.sampled_from([None, 0, 2]), ascii=st.booleans())
+@given(
+    values=st.lists(VALUES, max_size=5),
+    chunk=st.integers(1, 50),
+    indent=st.sampled_from([None, 0, 2]),
+    ascii=st.booleans(),
+)
 def test_an_array_is_read_element_by_element(
     values: list[Any], chunk: int, indent: int | None, ascii: bool, tmp_path: Path
 ) -> None:

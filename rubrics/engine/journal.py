@@ -1,0 +1,163 @@
+"""What the nodes of a tree keep during an episode, and how a step that failed is undone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rubrics.score import Outcome
+
+if TYPE_CHECKING:
+    from rubrics.rubric import Rubric
+
+Pair = tuple[Any, Any]
+
+
+class Journal:
+    """The trajectory of one episode, with what single nodes saw differently, remember and made of it.
+
+    Attributes:
+        pairs: (action, observation) of each step, the one in progress included.
+        inside: whether a step is in progress, so that changes can be undone.
+    """
+
+    __slots__ = ("_calls", "_lists", "_memory", "_scores", "_seen", "_touched", "_undo", "inside", "pairs")
+
+    def __init__(self) -> None:
+        self.pairs: list[Pair] = []
+        self.inside = False
+        self._memory: dict[int, tuple[Rubric, dict[str, Any]]] = {}
+        self._seen: dict[int, dict[int, Pair]] = {}
+        self._calls: dict[int, list[tuple[int, Any, Any]]] = {}
+        self._lists: dict[int, list[Pair]] = {}
+        self._scores: dict[int, Outcome] = {}
+        self._undo: list[Callable[[], None]] = []
+        self._touched: set[tuple[str, int]] = set()
+
+    def keep(self) -> None:
+        """The step is done: its changes stay."""
+        self.inside = False
+        if self._undo:
+            self._undo = []
+            self._touched.clear()
+
+    def undo(self) -> None:
+        """The step failed: all is as it was before it."""
+        for undo in reversed(self._undo):
+            undo()
+        self.keep()
+
+    def _first_touch(self, what: str, node: Rubric) -> bool:
+        """Whether this is the step's first change of a thing that is copied before it is changed."""
+        key = (what, id(node))
+        if not self.inside or key in self._touched:
+            return False
+        self._touched.add(key)
+        return True
+
+    def memory_of(self, node: Rubric) -> dict[str, Any]:
+        """A node's own dict. It is copied when a step first asks for it, so that a step that fails can put it back."""
+        key = id(node)
+        known = self._memory.get(key)
+        if self._first_touch("memory", node):
+            self._undo.append(_PutBack(self._memory, key, known and (node, _copied(known[1]))))
+        if known is None:
+            known = self._memory[key] = (node, {})
+        return known[1]
+
+    def pairs_of(self, node: Rubric) -> list[Pair]:
+        """The pairs of a delayed node: what it was called with, else the step's own."""
+        key = id(node)
+        if key in self._lists:
+            return self._lists[key]
+        if node.sees == "calls":
+            return [(action, observation) for _, action, observation in self._calls.get(key, ())]
+        seen = self._seen.get(key)
+        if not seen:
+            return list(self.pairs)
+        return [seen.get(t, pair) for t, pair in enumerate(self.pairs)]
+
+    def steps_of(self, node: Rubric) -> list[int]:
+        """The steps that those pairs belong to."""
+        if node.sees == "calls" and id(node) not in self._lists:
+            return [t for t, _, _ in self._calls.get(id(node), ())]
+        return list(range(len(self.pairs)))
+
+    def saw(self, node: Rubric, action: Any, observation: Any) -> None:
+        """A delayed node was called with this pair."""
+        t = len(self.pairs) - 1
+        if node.sees == "calls":
+            calls = self._calls.setdefault(id(node), [])
+            if calls and calls[-1][0] == t:
+                calls[-1] = (t, action, observation)
+            else:
+                self._undo.append(_Shorten(calls))
+                calls.append((t, action, observation))
+            return
+        own = self.pairs[t]
+        if own[0] is not action or own[1] is not observation:
+            seen = self._seen.setdefault(id(node), {})
+            self._undo.append(_PutBack(seen, t, seen.get(t)))
+            seen[t] = (action, observation)
+
+    def scored(self, node: Rubric, outcome: Outcome) -> None:
+        """A delayed node scored its trajectory."""
+        if self.inside:
+            self._undo.append(_PutBack(self._scores, id(node), self._scores.get(id(node))))
+        self._scores[id(node)] = outcome
+
+    def score_of(self, node: Rubric) -> Outcome | None:
+        """What a delayed node made of its trajectory; None where it was not asked."""
+        return self._scores.get(id(node))
+
+    def list_of(self, node: Rubric) -> list[Pair]:
+        """The list that a delayed node with a `forward` of its own keeps (OpenEnv's habit)."""
+        kept = self._lists.setdefault(id(node), [])
+        if self._first_touch("list", node):
+            self._undo.append(_Shorten(kept))
+        return kept
+
+    def set_list(self, node: Rubric, pairs: list[Pair]) -> None:
+        """The node assigned its `_trajectory`."""
+        if self.inside:
+            self._undo.append(_PutBack(self._lists, id(node), self._lists.get(id(node))))
+        self._lists[id(node)] = pairs
+
+
+class _PutBack:
+    """Puts back what a dict held under a key; None: nothing."""
+
+    __slots__ = ("before", "kept", "key")
+
+    def __init__(self, kept: dict[Any, Any], key: Any, before: Any) -> None:
+        self.kept, self.key, self.before = kept, key, before
+
+    def __call__(self) -> None:
+        if self.before is None:
+            self.kept.pop(self.key, None)
+        else:
+            self.kept[self.key] = self.before
+
+
+class _Shorten:
+    """Cuts a list back to the length it has now."""
+
+    __slots__ = ("kept", "length")
+
+    def __init__(self, kept: list[Any]) -> None:
+        self.kept, self.length = kept, len(kept)
+
+    def __call__(self) -> None:
+        del self.kept[self.length :]
+
+
+def _copied(memory: dict[str, Any]) -> dict[str, Any]:
+    """A deep copy; a value that cannot be copied (a lock, a client) is kept as it is."""
+    copied = {}
+    for key, value in memory.items():
+        try:
+            copied[key] = copy.deepcopy(value)
+        except Exception:  # deepcopy raises whatever the value's class raises
+            copied[key] = value
+    return copied
