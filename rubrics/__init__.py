@@ -31,7 +31,8 @@ from rubrics.delayed import ExponentialDiscountingTrajectoryRubric, TrajectoryRu
 from rubrics.engine.frames import add_usage, current_episode
 from rubrics.episode import Episode
 from rubrics.evaluation import Evaluation, Usage, evaluation_of
-from rubrics.rubric import HookHandle, Rubric
+from rubrics.node import HookHandle
+from rubrics.rubric import Rubric
 from rubrics.score import (
     CaseError,
     CreditError,

@@ -12,7 +12,8 @@ from rubrics.engine.frames import FRAME
 from rubrics.engine.journal import Pair
 from rubrics.engine.plan import CUSTOM, DELAYED
 from rubrics.episode import Episode
-from rubrics.rubric import Rubric, _definer
+from rubrics.node import definer
+from rubrics.rubric import Rubric
 from rubrics.score import (
     CreditError,
     EpisodeError,
@@ -55,7 +56,7 @@ class TrajectoryRubric(Rubric):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = cls.__dict__
-        scorer, declared = _definer(cls, "score_trajectory"), _definer(cls, "is_async")
+        scorer, declared = definer(cls, "score_trajectory"), definer(cls, "is_async")
         if "is_async" not in own and scorer is not declared and not issubclass(declared, scorer):
             cls.is_async = cls._forward_is_async()
         if "compute_step_rewards" in own:

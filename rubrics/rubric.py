@@ -9,56 +9,27 @@ import inspect
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from rubrics.engine import concurrent, replay, sync
-from rubrics.engine.frames import FRAME, Frame, Run, let_go
+from rubrics.engine import replay, running, sync
+from rubrics.engine.frames import FRAME, let_go
 from rubrics.engine.loop import block
-from rubrics.engine.plan import CUSTOM, LATEST, LEAF, Place, Plan
+from rubrics.engine.plan import CUSTOM, LATEST, LEAF, Plan
 from rubrics.episode import Episode
 from rubrics.evaluation import Evaluation
-from rubrics.score import EpisodeError, Outcome, Score, StateError, StructureError, public
+from rubrics.node import Node, definer, is_ours
+from rubrics.score import EpisodeError, Score, StructureError, public
 from rubrics.trajectory import Reduction
 
 if TYPE_CHECKING:
     from rubrics.session import BlockingSession, Session
 
 _current = FRAME.get
-_hook_keys = itertools.count()
-Hook = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
-_INTERNAL = frozenset(
-    {
-        "_bare",
-        "_call",
-        "_default",
-        "_forward_hooks",
-        "_forward_pre_hooks",
-        "_homes",
-        "_owner",
-        "_parents",
-        "_plan",
-        "_previous",
-        "_rubric_children",
-    }
-)
 
-
-class HookHandle:
-    """What registering a hook returns; `remove()` takes the hook away."""
-
-    def __init__(self, node: Rubric, hooks: dict[int, Hook], key: int) -> None:
-        self._node, self._hooks, self._key = node, hooks, key
-
-    def remove(self) -> None:
-        """Take the hook away; a second time does nothing."""
-        if self._hooks.pop(self._key, None) is not None:
-            self._node._changed()
-
-
-class Rubric:
+class Rubric(Node):
     """One named judgement, or a tree of them. Subclasses write `forward(action, observation)`.
 
     `forward` may be `async def`, and may return a float, int, bool, numpy scalar, :class:`~rubrics.Score`, or None for
@@ -81,17 +52,11 @@ class Rubric:
     reduction: Reduction = "sum"
     sees: str = "steps"
     _remembers: ClassVar[bool] = False
-    state_fields: ClassVar[tuple[str, ...]] = ()
-    """Attributes that `state_dict` holds, in the order in which they are loaded; their setters validate."""
 
     if TYPE_CHECKING:
-        _rubric_children: dict[str, Rubric]
-        _forward_hooks: dict[int, Hook]
-        _forward_pre_hooks: dict[int, Hook]
         _plan: Plan | None
         _call: Callable[[Any, Any], Any] | None
         _bare: Callable[[Any, Any, Any], Any] | None
-        _parents: list[weakref.ref[Rubric]]
         _previous: Plan | None
         _homes: list[tuple[weakref.ref[Plan], int]]
         _default: Episode | None
@@ -104,15 +69,13 @@ class Rubric:
             raise StructureError(
                 f"{cls.__name__} overrides __call__; write forward, so that hooks and records keep working"
             )
-        if _definer(cls, "forward") is not _definer(cls, "is_async") and "is_async" not in own:
+        if definer(cls, "forward") is not definer(cls, "is_async") and "is_async" not in own:
             cls.is_async = cls._forward_is_async()
         if any(inspect.isfunction(value) and _asks_for_memory(value) for value in own.values()):
             cls._remembers = True
         for name in ("reset", "reset_async"):
-            if name in own and not _is_ours(own[name]):
+            if name in own and not is_ours(own[name]):
                 setattr(cls, name, _reset_override(own[name]))
-        if "load_state_dict" in own and not _is_ours(own["load_state_dict"]):
-            setattr(cls, "load_state_dict", _load_override(own["load_state_dict"]))  # noqa: B010
 
     @classmethod
     def _forward_is_async(cls) -> bool:
@@ -121,12 +84,7 @@ class Rubric:
     def __init__(self) -> None:
         if type(self).forward is Rubric.forward:
             raise TypeError(f"{type(self).__name__} cannot be made: it has no forward(action, observation)")
-        self.__dict__.update(_fresh())
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _INTERNAL:
-            raise StructureError(f"{type(self).__name__}.__init__ must call super().__init__() before anything else")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        super().__init__()
 
     def forward(self, action: Any, observation: Any) -> Any:
         """The judgement. Subclasses write this, plain or `async def`.
@@ -157,7 +115,7 @@ class Rubric:
         """
         frame = _current()
         if frame is not None and frame.run.open and id(self) in frame.run.plan.by_node:
-            return _nested(frame, self, action, observation)
+            return running.nested(frame, self, action, observation)
         run_root = self._bare
         if run_root is None:
             return (self._call or self._compiled_call())(action, observation)
@@ -183,9 +141,9 @@ class Rubric:
             episode = self.default_episode
             call = episode.astep if plan.is_async else episode.step
         elif plan.is_async:
-            call = functools.partial(_score_async, plan)
+            call = functools.partial(running.score_async, plan)
         elif plan.nests or plan.remembers or plan.overlaps:
-            call = functools.partial(sync.framed, plan)
+            call = functools.partial(running.score, plan)
         else:
             self.__dict__["_bare"] = sync.build(plan.root, False)
             return self
@@ -211,7 +169,7 @@ class Rubric:
         if episode is not None:
             record = (await episode._take_async(plan, action, observation, True, False))[1]
         else:
-            record = await _record_async(plan, action, observation, False)
+            record = await running.record_async(plan, action, observation, False)
         assert record is not None
         return record
 
@@ -229,9 +187,9 @@ class Rubric:
             else:
                 record = episode._take(plan, action, observation, True)[1]
         elif plan.is_async:
-            record = block(_record_async, plan, action, observation, True)
+            record = block(running.record_async, plan, action, observation, True)
         else:
-            record = _record(plan, action, observation)
+            record = running.record(plan, action, observation)
         assert record is not None
         return record
 
@@ -390,81 +348,17 @@ class Rubric:
         found = self._latest()
         return None if found is None else public(found[0].last[found[1]])
 
-    # -- the tree -----------------------------------------------------------------------------------------------------
+    @property
+    def keeps_state(self) -> bool:
+        """Whether a node of the tree keeps state on itself (it overrides `reset`), so that episodes take turns."""
+        return bool(self._compiled().self_stateful)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, Rubric):
-            taken = inspect.getattr_static(type(self), name, None)
-            if hasattr(type(taken), "__set__"):
-                object.__setattr__(self, name, value)  # a property of the subclass, which stores the child itself
-                return
-            if any(name in vars(base) for base in type(self).__mro__ if base.__module__.startswith("rubrics.")):
-                raise StructureError(
-                    f"child name {name!r} would hide {type(self).__name__}.{name}; choose another name"
-                )
-            self._register(name, value)
-            self.__dict__[name] = value
-            return
-        children = self.__dict__.get("_rubric_children", ())
-        if name in children and self.__dict__.get(name) is children[name]:
-            self._unregister(name)
-        elif name == "forward" or name == "is_async":
-            self._changed()
-        object.__setattr__(self, name, value)
+    @property
+    def is_async_tree(self) -> bool:
+        """Whether this node or any below it is async, so that a call gives a coroutine."""
+        return self._compiled().is_async
 
-    def __delattr__(self, name: str) -> None:
-        if name in self.__dict__.get("_rubric_children", ()):
-            self._unregister(name)
-        else:
-            object.__delattr__(self, name)
-
-    def _add_child(self, name: str, child: Rubric) -> None:
-        """Register a child of a container. It is an attribute too, unless the container has one of that name itself."""
-        attribute = self.__dict__.get(name) is self._rubric_children.get(name)
-        self._register(name, child)
-        if attribute and not any(name in vars(base) for base in type(self).__mro__):
-            self.__dict__[name] = child
-
-    def _register(self, name: str, child: Rubric) -> None:
-        who = type(self).__name__
-        if "_rubric_children" not in self.__dict__:
-            raise StructureError(f"{who}.__init__ must call super().__init__() before it assigns child {name!r}")
-        if "_rubric_children" not in child.__dict__:
-            raise StructureError(f"{type(child).__name__}.__init__ must call super().__init__() before anything else")
-        if not isinstance(name, str) or not name or "." in name:
-            raise StructureError(f"{who}: a child's name is a non-empty string without a dot, not {name!r}")
-        taken = inspect.getattr_static(type(self), name, None)
-        if name in _INTERNAL or callable(taken) or isinstance(taken, classmethod):
-            raise StructureError(f"{who}: child name {name!r} would hide {who}.{name}; choose another name")
-        if self._is_below(child):
-            raise StructureError(f"{who}: child {name!r} contains this node; a tree has no cycles")
-        before = self._rubric_children.get(name)
-        self._rubric_children[name] = child
-        if before is not None:
-            self._forget_parent_of(before)
-        if not any(ref() is self for ref in child._parents):
-            child._parents.append(weakref.ref(self))
-        self._changed()
-
-    def _unregister(self, name: str) -> None:
-        child = self._rubric_children.pop(name)
-        if self.__dict__.get(name) is child:
-            del self.__dict__[name]
-        self._forget_parent_of(child)
-        self._changed()
-
-    def _forget_parent_of(self, child: Rubric) -> None:
-        """Drop the link up from a node that is no child of this one any more, and links to parents that are gone."""
-        still = any(other is child for other in self._rubric_children.values())
-        child._parents[:] = [
-            ref for ref in child._parents if (parent := ref()) is not None and (still or parent is not self)
-        ]
-
-    def _is_below(self, other: Rubric) -> bool:
-        """Whether this node is the other or below it."""
-        if other is self:
-            return True
-        return any((parent := ref()) is not None and parent._is_below(other) for ref in self._parents)
+    # -- what the engine asks -----------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
         """Forget what was compiled, here and above."""
@@ -484,139 +378,6 @@ class Rubric:
             plan = Plan(self, self._previous)
             self.__dict__.update(_plan=plan, _previous=None)
         return cast("Plan", plan)
-
-    def children(self) -> Iterator[Rubric]:
-        """Immediate children."""
-        yield from self._rubric_children.values()
-
-    def named_children(self) -> Iterator[tuple[str, Rubric]]:
-        """Immediate children with their names."""
-        yield from self._rubric_children.items()
-
-    def rubrics(self) -> Iterator[Rubric]:
-        """All nodes below, depth first."""
-        for _, node in self.named_rubrics():
-            yield node
-
-    def named_rubrics(self, prefix: str = "") -> Iterator[tuple[str, Rubric]]:
-        """All nodes below with their dotted paths, depth first."""
-        for name, child in self._rubric_children.items():
-            path = f"{prefix}.{name}" if prefix else name
-            yield path, child
-            yield from child.named_rubrics(path)
-
-    def get_rubric(self, path: str) -> Rubric:
-        """The node at a dotted path, such as `"code.style"`.
-
-        Raises:
-            KeyError: there is none; the message names the part that is missing and what there is.
-        """
-        node = self
-        for part in path.split("."):
-            child = node._rubric_children.get(part)
-            if child is None:
-                known = ", ".join(map(repr, node._rubric_children)) or "no children"
-                raise KeyError(f"no rubric {path!r}: {type(node).__name__} has no child {part!r}, only {known}")
-            node = child
-        return node
-
-    @property
-    def keeps_state(self) -> bool:
-        """Whether a node of the tree keeps state on itself (it overrides `reset`), so that episodes take turns."""
-        return bool(self._compiled().self_stateful)
-
-    @property
-    def is_async_tree(self) -> bool:
-        """Whether this node or any below it is async, so that a call gives a coroutine."""
-        return self._compiled().is_async
-
-    # -- hooks --------------------------------------------------------------------------------------------------------
-
-    def register_forward_hook(self, hook: Hook) -> HookHandle:
-        """Call `hook(rubric, action, observation, score)` after each evaluation of this node; what it returns is
-        ignored.
-
-        An async hook makes the node async.
-        """
-        return self._add_hook(self._forward_hooks, hook)
-
-    def register_forward_pre_hook(self, hook: Hook) -> HookHandle:
-        """Call `hook(rubric, action, observation)` before each evaluation of this node and of any child of it."""
-        return self._add_hook(self._forward_pre_hooks, hook)
-
-    def _add_hook(self, hooks: dict[int, Hook], hook: Hook) -> HookHandle:
-        key = next(_hook_keys)
-        hooks[key] = hook
-        self._changed()
-        return HookHandle(self, hooks, key)
-
-    # -- state --------------------------------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """The configuration of this node and, under dotted keys, of those below it. No trajectories."""
-        state = {name: getattr(self, name) for name in self.state_fields}
-        for name, child in self._rubric_children.items():
-            state.update({f"{name}.{key}": value for key, value in child.state_dict().items()})
-        return state
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load what :meth:`state_dict` gave; keys may be left out.
-
-        Raises:
-            StateError: unknown keys or invalid values. Nothing was changed then.
-        """
-        with _Loading(self):
-            self._load(state)
-
-    def _load(self, state: dict[str, Any]) -> None:
-        known = self.state_dict()
-        unknown = sorted(set(state) - set(known))
-        if unknown:
-            raise StateError(
-                f"{type(self).__name__}: unknown keys {', '.join(map(repr, unknown))}; "
-                f"known are {', '.join(map(repr, known)) or 'none'}"
-            )
-        for name in self.state_fields:
-            if name in state:
-                setattr(self, name, state[name])
-        for name, child in self._rubric_children.items():
-            prefix = f"{name}."
-            part = {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
-            if part:
-                try:
-                    child.load_state_dict(part)
-                except StateError as error:
-                    raise StateError(f"{name}: {error}") from error
-
-    # -- printing and copying -----------------------------------------------------------------------------------------
-
-    def extra_repr(self) -> str:
-        """What the printed tree says in this node's parentheses."""
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.state_fields)
-
-    def __repr__(self) -> str:
-        if "_rubric_children" not in self.__dict__:
-            return f"<{type(self).__name__}, without super().__init__()>"
-        lines = [f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in self._rubric_children.items()]
-        head = f"{type(self).__name__}({self.extra_repr()}"
-        return head + ")" if not lines else head + "\n  " + "\n  ".join(lines) + "\n)"
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What a copy or a pickle takes along: no running episode, nothing compiled."""
-        state = dict(self.__dict__)
-        for name in ("_plan", "_call", "_bare", "_previous", "_parents", "_homes", "_default", "_owner"):
-            state.pop(name, None)
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(_fresh())
-        self.__dict__.update(state)
-        for name in ("_rubric_children", "_forward_hooks", "_forward_pre_hooks"):
-            self.__dict__[name] = dict(state[name])
-        for child in self._rubric_children.values():
-            child._parents.append(weakref.ref(self))
-
-    # -- what the engine asks -----------------------------------------------------------------------------------------
 
     def _kind(self) -> str:
         return CUSTOM if self._rubric_children else LEAF
@@ -665,22 +426,6 @@ class Rubric:
         """Raise StructureError where children and configuration do not fit; called when the tree is compiled."""
 
 
-def _fresh() -> dict[str, Any]:
-    return {
-        "_rubric_children": {},
-        "_forward_hooks": {},
-        "_forward_pre_hooks": {},
-        "_plan": None,
-        "_call": None,
-        "_bare": None,
-        "_previous": None,
-        "_parents": [],
-        "_homes": [],
-        "_default": None,
-        "_owner": None,
-    }
-
-
 def _asks_for_memory(function: Any) -> bool:
     """Whether a method reads `self.memory`, so that its tree keeps state from one step to the next."""
     code = function.__code__
@@ -720,44 +465,6 @@ class _Resetting:
             self._local.busy = None
 
 
-class _Loading:
-    """A load that fails puts every node below back as it was, whichever override failed."""
-
-    def __init__(self, node: Rubric) -> None:
-        self.node = node
-        self.before = [(each, dict(each.__dict__)) for each in (node, *node.rubrics())]
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            return
-        for node, values in self.before:
-            node.__dict__.clear()
-            node.__dict__.update(values)
-            node._changed()
-        if isinstance(error, Exception) and not isinstance(error, StateError):
-            raise StateError(f"{type(self.node).__name__}: {error}") from error
-
-
-def _load_override(function: F) -> F:
-    @functools.wraps(function)
-    def load_state_dict(self: Rubric, state: dict[str, Any]) -> None:
-        with _Loading(self):
-            function(self, state)
-
-    return cast("F", load_state_dict)
-
-
-def _definer(cls: type, name: str) -> type:
-    """The class in the method resolution order that defines a name."""
-    return next(base for base in cls.__mro__ if name in base.__dict__)
-
-
-def _is_ours(function: Any) -> bool:
-    return str(getattr(function, "__module__", "")).partition(".")[0] == "rubrics"
-
-
 def _reset_override(function: F) -> F:
     """Make an override of reset or reset_async reach the nodes below, whether it calls super() or not."""
     if inspect.iscoroutinefunction(function):
@@ -779,60 +486,3 @@ def _reset_override(function: F) -> F:
                 self._reset_tree()
 
     return cast("F", reset)
-
-
-def _nested(frame: Frame, node: Rubric, action: Any, observation: Any) -> Any:
-    """A call from within a running forward."""
-    place = (frame.place and frame.place.descendants.get(id(node))) or frame.run.plan.by_node[id(node)][0]
-    run = frame.run
-    if place.is_async:
-        coroutine = _nested_async(frame, place, action, observation)
-        frame.coroutines = [*(frame.coroutines or ()), coroutine]
-        return coroutine
-    outcome = sync.build(place, run.recording)(action, observation, run.last)
-    frame.note(place, outcome)
-    return public(outcome)
-
-
-async def _nested_async(frame: Frame, place: Place, action: Any, observation: Any) -> float | Score | None:
-    outcome = await concurrent.build(place, frame.run.recording)(action, observation, frame.run.last)
-    frame.note(place, outcome)
-    return public(outcome)
-
-
-async def _score_async(plan: Plan, action: Any, observation: Any) -> float | Score | None:
-    return public((await _run_async(plan, action, observation, Run(plan, None)))[0])
-
-
-async def _record_async(plan: Plan, action: Any, observation: Any, threads: bool) -> Evaluation | None:
-    return (await _run_async(plan, action, observation, Run(plan, None, recording=True, threads=threads)))[1]
-
-
-async def _run_async(plan: Plan, action: Any, observation: Any, run: Run) -> tuple[Outcome, Evaluation | None]:
-    """One run of a tree outside any episode."""
-    token = FRAME.set(Frame(run))
-    try:
-        outcome = await concurrent.build(plan.root, run.recording)(action, observation, run.last)
-    except BaseException as error:
-        let_go(error, run.record)
-        raise
-    finally:
-        run.close()
-        FRAME.reset(token)
-    plan.finished(run.last)
-    return outcome, run.record
-
-
-def _record(plan: Plan, action: Any, observation: Any) -> Evaluation | None:
-    run = Run(plan, None, recording=True)
-    token = FRAME.set(Frame(run))
-    try:
-        sync.build(plan.root, True)(action, observation, run.last)
-    except BaseException as error:
-        let_go(error, run.record)
-        raise
-    finally:
-        run.close()
-        FRAME.reset(token)
-    plan.finished(run.last)
-    return run.record

@@ -8,8 +8,8 @@ from inspect import isawaitable
 from time import perf_counter
 from typing import Any
 
-from rubrics.engine.frames import FRAME, Frame, Run, annotate, let_go
-from rubrics.engine.plan import CONTAINER, CUSTOM, DELAYED, Place, Plan, SyncCall
+from rubrics.engine.frames import FRAME, Frame, Run, annotate
+from rubrics.engine.plan import CONTAINER, CUSTOM, DELAYED, Place, SyncCall
 from rubrics.evaluation import Evaluation
 from rubrics.score import InvalidScoreError, Outcome, Score, Unscored, checked, is_pending, public
 
@@ -35,22 +35,6 @@ def build(place: Place, recording: bool) -> SyncCall:
             call = remembered(place, call)
         place.runs[key] = call
     return call
-
-
-def framed(plan: Plan, action: Any, observation: Any) -> float | Score | None:
-    """A run of a sync tree outside any episode in which nodes can be nested or remembered."""
-    run = Run(plan, None)
-    token = FRAME.set(Frame(run))
-    try:
-        outcome = build(plan.root, False)(action, observation, run.last)
-    except BaseException as error:
-        let_go(error, run.record)
-        raise
-    finally:
-        run.close()
-        FRAME.reset(token)
-    plan.finished(run.last)
-    return public(outcome)
 
 
 def observe(place: Place, action: Any, observation: Any) -> None:
