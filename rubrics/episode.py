@@ -50,6 +50,8 @@ class Episode:
         "_lock",
         "_memo",
         "_kind",
+        "_paid",
+        "_paid_amount",
         "_pays",
         "_plan",
         "_quick",
@@ -97,6 +99,8 @@ class Episode:
         self._quick: Plan | None = None
         self._root: SyncCall | None = None
         self._pays: Any = None
+        self._paid: Score | None = None
+        self._paid_amount = 0.0
         self._kind: type | None = None
         self._reads_end: Callable[[Any], End | None] = read_end
         self._journal = Journal()
@@ -139,12 +143,13 @@ class Episode:
                 journal = self._journal
                 journal.pairs.append((action, observation))
                 if self._pays is not None:
-                    last = run.last
-                    last[0] = outcome = self._pays._intermediate
+                    outcome = self._pays._intermediate
+                    if outcome is not self._paid:
+                        self._paid, self._paid_amount = outcome, float(outcome)
+                    self._emitted.append(self._paid_amount)
+                    self._last = plan.last = [outcome]
                 else:
-                    last = run.last = Outcomes(
-                        plan.blank
-                    )  # a new list, since the old one is what the last step answered
+                    last = run.last = Outcomes(plan.blank)  # a new list, as the old one is what the last step answered
                     last.run = run
                     if run.memo is not None:
                         run.memo = {}
@@ -159,15 +164,17 @@ class Episode:
                         FRAME.reset(token)
                     journal.keep()
                     self._memo = run.memo
-                if outcome.__class__ is float:
-                    self._emitted.append(outcome)
-                else:
-                    self._emitted.append(None if outcome.__class__ is Unscored else float(outcome))
-                self._last = plan.last = last.copy()
-                if LATEST[0] is not plan:
+                    if outcome.__class__ is float:
+                        self._emitted.append(outcome)
+                    else:
+                        self._emitted.append(None if isinstance(outcome, Unscored) else float(outcome))
+                    self._last = plan.last = last.copy()
+                if plan.overlaps and LATEST[0] != plan.stamp:
                     plan.note_latest()
         finally:
-            self._leave()
+            self._lock.release()
+            if self._waiters:
+                self._wake()
         if ended:
             return self._step_carefully(action, observation)
         return None if outcome.__class__ is Unscored else outcome
@@ -534,11 +541,15 @@ class Episode:
 
     def _leave(self) -> None:
         self._lock.release()
-        if self._waiters:  # those on event loops try again, all of them; sync callers wait at the lock itself
-            waiters, self._waiters = self._waiters, []
-            for loop, woken in waiters:
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(_resolve, woken)
+        if self._waiters:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Those who wait on event loops try again, all of them; sync callers wait at the lock itself."""
+        waiters, self._waiters = self._waiters, []
+        for loop, woken in waiters:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_resolve, woken)
 
     def _refuse_nesting(self) -> None:
         frame = FRAME.get()

@@ -20,7 +20,6 @@ _hook_keys = itertools.count()
 
 _INTERNAL = frozenset(
     {
-        "_bare",
         "_call",
         "_default",
         "_forward_hooks",
@@ -81,14 +80,15 @@ class Node:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Node):
-            taken = inspect.getattr_static(type(self), name, None)
-            if hasattr(type(taken), "__set__"):
-                object.__setattr__(self, name, value)  # a property of the subclass, which stores the child itself
-                return
-            if any(name in vars(base) for base in type(self).__mro__ if base.__module__.startswith("rubrics.")):
-                raise StructureError(
-                    f"child name {name!r} would hide {type(self).__name__}.{name}; choose another name"
-                )
+            for base in type(self).__mro__:
+                if name in vars(base):
+                    if base.__module__.startswith("rubrics."):
+                        who = type(self).__name__
+                        raise StructureError(f"child name {name!r} would hide {who}.{name}; choose another name")
+                    if hasattr(type(vars(base)[name]), "__set__"):  # a property, which stores the child itself
+                        object.__setattr__(self, name, value)
+                        return
+                    break
             self._register(name, cast("Rubric", value))
             self.__dict__[name] = value
             return
@@ -261,7 +261,7 @@ class Node:
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a pickle takes along: no running episode, nothing compiled."""
         state = dict(self.__dict__)
-        for name in ("_plan", "_call", "_bare", "_previous", "_parents", "_homes", "_default", "_owner"):
+        for name in ("_plan", "_call", "_previous", "_parents", "_homes", "_default", "_owner"):
             state.pop(name, None)
         return state
 
@@ -281,7 +281,6 @@ def _fresh() -> dict[str, Any]:
         "_forward_pre_hooks": {},
         "_plan": None,
         "_call": None,
-        "_bare": None,
         "_previous": None,
         "_parents": [],
         "_homes": [],
@@ -325,4 +324,5 @@ def definer(cls: type, name: str) -> type:
 
 
 def is_ours(function: Any) -> bool:
+    """Whether a class or function is one of this package."""
     return str(getattr(function, "__module__", "")).partition(".")[0] == "rubrics"

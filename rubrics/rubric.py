@@ -12,10 +12,10 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from rubrics.engine import replay, running, sync
-from rubrics.engine.frames import FRAME, let_go
+from rubrics.engine import replay, running
+from rubrics.engine.frames import FRAME
 from rubrics.engine.loop import block
-from rubrics.engine.plan import CUSTOM, LATEST, LEAF, Plan
+from rubrics.engine.plan import CUSTOM, LEAF, Plan
 from rubrics.episode import Episode
 from rubrics.evaluation import Evaluation
 from rubrics.node import Node, definer, is_ours
@@ -25,7 +25,6 @@ from rubrics.trajectory import Reduction
 if TYPE_CHECKING:
     from rubrics.session import BlockingSession, Session
 
-_current = FRAME.get
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -56,7 +55,6 @@ class Rubric(Node):
     if TYPE_CHECKING:
         _plan: Plan | None
         _call: Callable[[Any, Any], Any] | None
-        _bare: Callable[[Any, Any, Any], Any] | None
         _previous: Plan | None
         _homes: list[tuple[weakref.ref[Plan], int]]
         _default: Episode | None
@@ -71,7 +69,7 @@ class Rubric(Node):
             )
         if definer(cls, "forward") is not definer(cls, "is_async") and "is_async" not in own:
             cls.is_async = cls._forward_is_async()
-        if any(inspect.isfunction(value) and _asks_for_memory(value) for value in own.values()):
+        if any(_asks_for_memory(value) for base in cls.__mro__ if not is_ours(base) for value in vars(base).values()):
             cls._remembers = True
         for name in ("reset", "reset_async"):
             if name in own and not is_ours(own[name]):
@@ -113,48 +111,30 @@ class Rubric(Node):
             InvalidScoreError: a node answered with something that is not a score.
             EpisodeOverError: the default episode is over; `reset()` starts another.
         """
-        frame = _current()
+        call = self._call
+        return self._call_anew(action, observation) if call is None else call(action, observation)
+
+    def _call_anew(self, action: Any, observation: Any) -> Any:
+        """A call where it is not known yet what a call is, or where that depends on who calls."""
+        frame = FRAME.get()
         if frame is not None and frame.run.open and id(self) in frame.run.plan.by_node:
             return running.nested(frame, self, action, observation)
-        run_root = self._bare
-        if run_root is None:
-            return (self._call or self._compiled_call())(action, observation)
-        # A sync tree that keeps no state, in which nothing can be nested or remembered. It needs no frame: a node that
-        # asks for its memory finds its root, and from then on the tree's steps belong to the default episode.
-        plan: Any = self._plan
-        last = plan.blank.copy()
-        try:
-            outcome = run_root(action, observation, last)
-        except BaseException as error:
-            let_go(error)
-            raise
-        plan.last = last
-        if LATEST[0] is not plan:
-            plan.note_latest()
-        return outcome if outcome.__class__ is float else public(outcome)
-
-    def _compiled_call(self) -> Callable[[Any, Any], Any]:
-        """What a call as a root does, by the structure of the tree alone."""
         plan = self._compiled()
         call: Callable[[Any, Any], Any]
         if plan.stateful or self._default is not None:
             episode = self.default_episode
             call = episode.astep if plan.is_async else episode.step
-        elif plan.is_async:
-            call = functools.partial(running.score_async, plan)
-        elif plan.nests or plan.remembers or plan.overlaps:
-            call = functools.partial(running.score, plan)
         else:
-            self.__dict__["_bare"] = sync.build(plan.root, False)
-            return self
-        self.__dict__["_call"] = call
-        return call
+            call = running.caller(plan)
+        if not plan.overlaps:  # a node of one tree only is called as its root, or by a forward that holds it
+            self.__dict__["_call"] = call
+        return call(action, observation)
 
     def _set_default(self, episode: Episode | None) -> None:
         before = self._default
         if before is not None:
             before.release()
-        self.__dict__.update(_default=episode, _call=None, _bare=None)
+        self.__dict__.update(_default=episode, _call=None)
 
     async def evaluate(self, action: Any, observation: Any, episode: Episode | None = None) -> Evaluation:
         """Score one step and return the whole record.
@@ -366,7 +346,7 @@ class Rubric(Node):
             return
         if self._plan is not None:
             self.__dict__["_previous"] = self._plan
-        self.__dict__.update(_plan=None, _call=None, _bare=None)
+        self.__dict__.update(_plan=None, _call=None)
         for ref in self._parents:
             parent = ref()
             if parent is not None:
@@ -427,9 +407,12 @@ class Rubric(Node):
 
 
 def _asks_for_memory(function: Any) -> bool:
-    """Whether a method reads `self.memory`, so that its tree keeps state from one step to the next."""
-    code = function.__code__
-    if "memory" not in code.co_names or not code.co_argcount:
+    """Whether a method or property reads `self.memory`, so that its tree keeps state from one step to the next."""
+    if isinstance(function, property):
+        function = function.fget
+    function = inspect.unwrap(function)
+    code = getattr(function, "__code__", None)
+    if code is None or "memory" not in code.co_names or not code.co_argcount:
         return False
     myself = code.co_varnames[0]
     for before, now in itertools.pairwise(dis.get_instructions(code)):

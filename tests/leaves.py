@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -185,6 +186,19 @@ async def outcome(tree: Rubric, driver: str = "call") -> tuple[str, Any]:
         return recorded(tree.evaluate_sync(ACTION, OBSERVATION))
     except Exception as error:
         return "error", type(error)
+
+
+async def evaluated(tree: Rubric, driver: str) -> Evaluation:
+    """The record of a run, awaited or not."""
+    if driver == "evaluate":
+        return await tree.evaluate(ACTION, OBSERVATION)
+    return tree.evaluate_sync(ACTION, OBSERVATION)
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Let others go on until something has happened, in this thread or another."""
+    while not condition():  # noqa: ASYNC110 - no event of a loop tells of what happens in a thread
+        await asyncio.sleep(0.001)
 
 
 def in_time(function: Any, *args: Any, seconds: float = 20.0) -> Any:

@@ -120,7 +120,8 @@ def test_any_name_is_refused_or_works(make: Callable[..., Any], asynchronous: bo
         try:
             tree = make(children)
         except StructureError as error:
-            assert repr(name) in str(error)  # it says which name, not that some weight is missing
+            if repr(name) not in str(error):  # it says which name, not that some weight is missing
+                wrong.append(name)
             continue
         expected = make({"a": leaf(0.25), "b": leaf(0.75)})
         same = names(tree) == [name, "b"] and tree.get_rubric(name) is children[name]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rubrics import AnyOf, Gate, InvalidScoreError, Product, Rubric, Score, Sequential, Unscored, WeightedSum
-from tests.leaves import ACTION, DRIVERS, OBSERVATION, AsyncFixed, Boom, Fixed, outcome, pending
+from tests.leaves import ACTION, DRIVERS, OBSERVATION, AsyncFixed, Boom, Fixed, evaluated, outcome, pending
 
 
 class Arithmetic(Rubric):
@@ -102,7 +102,7 @@ async def test_what_is_no_score_is_refused_with_the_path(node: type[Arithmetic],
 async def test_the_record_nests_by_calls(node: type[Arithmetic], leaf: type[Fixed], driver: str) -> None:
     parts = WeightedSum({"style": leaf(0.5), "tests": leaf(1.0)}, {"style": 0.5, "tests": 0.5})
     tree = node(lambda a, b: a - b, plus=Sequential({"parts": parts}), minus=leaf(0.25))
-    record = await tree.evaluate(ACTION, OBSERVATION) if driver == "evaluate" else tree.evaluate_sync(ACTION, OBSERVATION)
+    record = await evaluated(tree, driver)
     assert record.flatten() == {
         "": 0.5,
         "plus": 0.75,
@@ -137,7 +137,7 @@ class AsyncTwice(Twice):
 @pytest.mark.parametrize(("node", "leaf"), [(Twice, Fixed), (AsyncTwice, AsyncFixed)])
 async def test_calls_of_one_child_are_told_apart(node: type[Twice], leaf: type[Fixed], driver: str) -> None:
     tree = Sequential({"twice": node(Sequential({"leaf": leaf(1.0)}))})
-    record = await tree.evaluate(ACTION, OBSERVATION) if driver == "evaluate" else tree.evaluate_sync(ACTION, OBSERVATION)
+    record = await evaluated(tree, driver)
     assert record.flatten() == {
         "": 3.5,
         "twice": 3.5,

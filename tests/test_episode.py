@@ -298,3 +298,58 @@ def test_unscored_is_not_zero_at_the_end() -> None:
     assert episode.step(ACTION, done()) is None
     assert episode.rewards().total is None
     assert episode.evaluations[-1].reason == "no judge"
+
+
+# A step that the tree could not score, and that cannot be taken again
+
+
+class Watches(Fixed):
+    """Notes what it observed."""
+
+    def __init__(self) -> None:
+        super().__init__(0.5)
+        self.observed: list[Any] = []
+
+    def observe(self, action: Any, observation: Any) -> None:
+        self.observed.append(action)
+        if action == "bad":
+            raise Boom
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_step_that_could_not_be_scored_is_part_of_the_trajectory(asynchronous: bool) -> None:
+    watches, judged, flaky = Watches(), Judged(1.0), AsyncFlaky(0.5) if asynchronous else Flaky(0.5)
+    episode = halves(watches, judged, flaky).episode(reduction="last")
+    episode.step("one", running())
+    for way in ("step", "astep"):
+        with pytest.raises(Boom):
+            await take(episode, way, "bad", running())
+        if way == "step":
+            assert episode.step_unscored("bad", running()) is None
+        else:
+            await episode.astep_unscored("bad", running())
+    assert (episode.steps, episode.reward, episode.status) == (3, None, None)
+    assert [step.reward for step in episode.trajectory.steps] == [pytest.approx(1 / 3), None, None]
+    assert episode.step("two", done()) == pytest.approx(2 / 3)
+    assert [action for action, _ in judged.seen[0]] == ["one", "bad", "bad", "two"]
+    assert watches.observed.count("bad") == 4  # each one tried, and once more when it could not be scored
+    rewards = episode.rewards()
+    assert rewards.total == pytest.approx(2 / 3)
+    assert np.isnan(rewards.emitted).tolist() == [False, True, True, False]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_an_episode_that_ends_with_one_is_unscored(asynchronous: bool) -> None:
+    judged = Judged(1.0)
+    episode = halves(judged, AsyncFixed() if asynchronous else Fixed()).episode()
+    episode.step("one", running())
+    if asynchronous:
+        await episode.astep_unscored("two", done())
+    else:
+        episode.step_unscored("two", done())
+    assert (episode.status, episode.reward, judged.scorings) == ("terminated", None, 0)
+    assert episode.rewards().total is None
+    assert episode.end(truncated=True) is None
+    with pytest.raises(EpisodeOverError):
+        episode.step_unscored("three", done())
+    assert episode.steps == 2

@@ -13,7 +13,19 @@ from typing import Any
 import pytest
 
 from rubrics import EpisodeError, EpisodeOverError, EqualSplit, Rubric, Sequential, WeightedSum
-from tests.leaves import ACTION, OBSERVATION, AsyncFixed, AsyncJudged, Blocking, Boom, Fixed, Judged, done, in_time, running
+from tests.leaves import (
+    ACTION,
+    OBSERVATION,
+    AsyncFixed,
+    AsyncJudged,
+    Blocking,
+    Boom,
+    Fixed,
+    Judged,
+    done,
+    in_time,
+    running,
+)
 
 
 def named(**children: Rubric) -> WeightedSum:

@@ -24,6 +24,7 @@ from tests.leaves import (
     Judged,
     done,
     running,
+    until,
 )
 
 WAYS = ("step", "astep", "evaluate", "evaluate_sync")
@@ -185,8 +186,7 @@ async def test_a_step_that_is_cancelled_leaves_everything_as_it_was() -> None:
     await session("one", running())
     before = state(session)
     task = asyncio.create_task(session("hang", done()))
-    while not hanging.started:
-        await asyncio.sleep(0)
+    await until(lambda: hanging.started)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -290,8 +290,7 @@ async def test_a_thread_that_a_failed_step_left_behind_writes_nowhere(way: str) 
 
     class FailsMeanwhile(Rubric):
         async def forward(self, action: Any, observation: Any) -> float:
-            while not leaf.entered.is_set():
-                await asyncio.sleep(0.001)
+            await until(leaf.entered.is_set)
             raise Boom
 
     session = started(named(judged=Judged(0.5), leaf=leaf, fails=FailsMeanwhile()))

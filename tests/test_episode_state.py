@@ -93,76 +93,7 @@ def test_a_snapshot_may_be_a_function() -> None:
     assert [(step.action, step.observation) for step in episode.trajectory.steps] == [("1", "2")]
 
 
-# Task and memory
-
-
-class Reads(Rubric):
-    """Answers the task; counts in its memory."""
-
-    def forward(self, action: Any, observation: Any) -> float:
-        self.memory["count"] = self.memory.get("count", 0) + 1
-        return float(self.task)
-
-
-class AsyncReads(Reads):
-    async def forward(self, action: Any, observation: Any) -> float:  # type: ignore[override]
-        await asyncio.sleep(0)
-        return super().forward(action, observation)
-
-
-class ReadsAtTheEnd(Judged):
-    def score_trajectory(self, trajectory: Any) -> float:
-        return self.task * len(self.trajectory)  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("leaf", [Reads, AsyncReads])
-async def test_nodes_read_the_task_of_their_episode(leaf: type[Rubric]) -> None:
-    tree = halves(leaf(), Gate(leaf(), 0.0), ReadsAtTheEnd())
-    episodes = [tree.episode(task=task) for task in (0.5, 0.25)]
-    assert [await episode.astep(ACTION, running()) for episode in episodes] == [1 / 3, 0.5 / 3]
-    assert [await episode.astep(ACTION, done()) for episode in episodes] == [(1 + 0.5 * 2) / 3, (0.5 + 0.25 * 2) / 3]
-
-
-def test_a_task_cannot_be_set_on_a_node() -> None:
-    with pytest.raises(ValueError, match=r"rubric\.episode\(task"):
-        Fixed().task = "x"
-
-
-def test_two_nodes_have_two_memories_and_a_shared_one_has_one() -> None:
-    node, other = Reads(), Reads()
-    session = Sequential(node, Sequential(node), other).session()
-    session.reset(task=1.0)
-    for _ in range(3):
-        session(ACTION, OBSERVATION)
-    assert session.get_rubric("rubric_0").memory == session.get_rubric("rubric_1.rubric_0").memory == {"count": 3}
-    assert session.get_rubric("rubric_2").memory == {"count": 3}
-
-
-def test_memory_without_an_episode_lasts_until_reset() -> None:
-    class Counts(Rubric):
-        def forward(self, action: Any, observation: Any) -> float:
-            self.memory["count"] = self.memory.get("count", 0) + 1
-            return float(self.memory["count"])
-
-    for tree in (Counts(), Sequential(Gate(Counts(), 0.5)), halves(Counts(), Counts())):
-        assert [tree(ACTION, OBSERVATION) for _ in range(3)] == [1.0, 2.0, 3.0]
-        assert tree.evaluate_sync(ACTION, OBSERVATION).score == 4.0
-        tree.reset()
-        assert tree.evaluate_sync(ACTION, OBSERVATION).score == 1.0
-        assert tree(ACTION, OBSERVATION) == 2.0
-
-
-def test_memory_belongs_to_the_tree_that_runs() -> None:
-    class Counts(Rubric):
-        def forward(self, action: Any, observation: Any) -> float:
-            self.memory["count"] = self.memory.get("count", 0) + 1
-            return float(self.memory["count"])
-
-    leaf = Counts()
-    one, two = Sequential(leaf), Sequential(leaf)
-    assert [one(ACTION, OBSERVATION), one(ACTION, OBSERVATION)] == [1.0, 2.0]
-    assert [two(ACTION, OBSERVATION), leaf(ACTION, OBSERVATION)] == [1.0, 1.0]
-    assert [one(ACTION, OBSERVATION), two(ACTION, OBSERVATION), leaf(ACTION, OBSERVATION)] == [3.0, 2.0, 2.0]
+# What nodes can ask
 
 
 def test_the_current_episode_is_known_to_nodes_and_hooks() -> None:

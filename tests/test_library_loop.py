@@ -8,7 +8,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -23,8 +23,8 @@ from tests.leaves import (
     Boom,
     Fixed,
     in_time,
-    outcome,
     recorded,
+    until,
 )
 
 
@@ -175,8 +175,7 @@ def test_blocking_leaves_block_each_other_only_when_awaited() -> None:
 
     class Frees(Rubric):
         async def forward(self, action: Any, observation: Any) -> float:
-            while not (one.entered.is_set() and two.entered.is_set()):
-                await asyncio.sleep(0.001)
+            await until(lambda: one.entered.is_set() and two.entered.is_set())
             one.release.set()
             two.release.set()
             return 1.0
@@ -213,6 +212,22 @@ def test_a_stray_stop_iteration_does_not_hang(where: str) -> None:
 
 async def outcome_or_raise(tree: Rubric) -> Any:
     return await tree(ACTION, OBSERVATION)
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit])
+@pytest.mark.parametrize("where", ["async", "plain", "hook"])
+def test_an_exit_reaches_the_caller_and_ends_nothing_else(where: str, error: type[BaseException]) -> None:
+    node: Fixed = AsyncFixed(error()) if where == "async" else Fixed(error() if where == "plain" else 1.0)
+    if where == "hook":
+
+        def leaves(*_: Any) -> None:
+            raise error
+
+        node.register_forward_hook(leaves)
+    tree = halves(AsyncFixed(0.5), Sequential(node))
+    with pytest.raises((error, CancelledError)):
+        in_time(tree.evaluate_sync, ACTION, OBSERVATION, seconds=3)
+    assert in_time(asynchronous().evaluate_sync, ACTION, OBSERVATION, seconds=3).score == 0.5
 
 
 # The record is the same as where it is awaited

@@ -1,10 +1,8 @@
-"""How trees are run: the structure decides sync or async, no awaitable is left behind, task groups end with the call."""
+"""How trees are run: the structure decides sync or async, no awaitable is left over, groups end with the call."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -32,14 +30,12 @@ from tests.leaves import (
     DRIVERS,
     OBSERVATION,
     AsyncFixed,
-    Blocking,
     Boom,
     Fixed,
     Hanging,
     Judged,
-    in_time,
     outcome,
-    pending,
+    until,
 )
 
 
@@ -296,8 +292,7 @@ async def test_what_is_in_order_never_starts_what_it_does_not_need(make: Callabl
 async def test_a_cancelled_call_cancels_and_awaits_its_children(make: Callable[..., Rubric]) -> None:
     one, two = Hanging(), Hanging()
     task = asyncio.create_task(make(one, two)(ACTION, OBSERVATION))
-    while not one.started:
-        await asyncio.sleep(0)
+    await until(lambda: one.started)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -324,8 +319,7 @@ async def test_async_children_run_at_once(make: Callable[..., Rubric]) -> None:
 
         async def forward(self, action: Any, observation: Any) -> float:
             Meets.here += 1
-            while Meets.here < 3:
-                await asyncio.sleep(0)
+            await until(lambda: Meets.here == 3)
             return 1.0
 
     score = await asyncio.wait_for(make(Meets(), Sequential(Meets()), Gate(Meets()))(ACTION, OBSERVATION), 10)

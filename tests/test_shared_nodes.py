@@ -25,7 +25,20 @@ from rubrics import (
     WeightedSum,
     add_usage,
 )
-from tests.leaves import ACTION, DRIVERS, OBSERVATION, AsyncFixed, Boom, Fixed, Hanging, Judged, done, outcome, running
+from tests.leaves import (
+    ACTION,
+    DRIVERS,
+    OBSERVATION,
+    AsyncFixed,
+    Boom,
+    Fixed,
+    Hanging,
+    Judged,
+    done,
+    evaluated,
+    outcome,
+    running,
+)
 
 
 class Slow(Fixed):
@@ -103,9 +116,7 @@ async def test_a_shared_node_runs_once(places: str, leaf: type[Fixed], driver: s
 @pytest.mark.parametrize(
     ("answer", "expected"), [(Boom(), ("error", Boom)), (Unscored("no key"), ("unscored", None)), (-0.5, None)]
 )
-async def test_whatever_it_answers(
-    answer: Any, expected: Any, places: str, leaf: type[Fixed], driver: str
-) -> None:
+async def test_whatever_it_answers(answer: Any, expected: Any, places: str, leaf: type[Fixed], driver: str) -> None:
     node = leaf(answer)
     result = await outcome(PLACES[places](node), driver)
     assert expected is None or result == expected
@@ -126,7 +137,7 @@ async def test_a_failing_one_that_is_caught_in_one_place_fails_once(leaf: type[F
 async def test_the_second_place_repeats_the_record(leaf: type[Fixed], driver: str) -> None:
     inner = Sequential({"leaf": leaf(0.5)})
     tree = Sequential({"gate": Gate(inner, 0.25), "again": inner})
-    record = await tree.evaluate(ACTION, OBSERVATION) if driver == "evaluate" else tree.evaluate_sync(ACTION, OBSERVATION)
+    record = await evaluated(tree, driver)
     assert record.flatten() == {
         "": 0.5,
         "gate": 0.5,
@@ -147,7 +158,7 @@ async def test_the_second_place_repeats_the_record(leaf: type[Fixed], driver: st
 async def test_a_repeated_error_is_an_error_at_both_places(leaf: type[Fixed], driver: str) -> None:
     node = leaf(Boom("x"))
     tree = halves(Fallback(node, 1.0, on_error=True), Fallback(node, 0.5, on_error=True))
-    record = await tree.evaluate(ACTION, OBSERVATION) if driver == "evaluate" else tree.evaluate_sync(ACTION, OBSERVATION)
+    record = await evaluated(tree, driver)
     for place in ("rubric_0.rubric", "rubric_1.rubric"):
         assert (record[place].status, record[place].reason) == ("error", "Boom: x")
 
@@ -160,7 +171,11 @@ async def test_another_pair_is_another_run(driver: str) -> None:
             self.child = child
 
         async def forward(self, action: Any, observation: Any) -> Any:
-            scores = [self.child(action, observation), self.child(observation, action), self.child([action], observation)]
+            scores = [
+                self.child(action, observation),
+                self.child(observation, action),
+                self.child([action], observation),
+            ]
             return sum(scores) / 3
 
     node = Fixed(0.5)

@@ -7,8 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from rubrics import (
     AnyOf,
@@ -64,9 +63,7 @@ def bounds(weights: list[float], scores: list[Any], **options: Any) -> Any:
         ([10, 5, 0], "positive", [1, 0, 1], 2 / 3),
     ],
 )
-def test_sums_worked_by_hand(
-    weights: list[float], normalize: Any, scores: list[float], expected: float
-) -> None:
+def test_sums_worked_by_hand(weights: list[float], normalize: Any, scores: list[float], expected: float) -> None:
     assert total(weights, scores, normalize=normalize) == pytest.approx(expected, rel=1e-15)
 
 

@@ -87,6 +87,10 @@ class Container(Holder):
         """The outcome, from those of the children that ran, in order."""
         raise NotImplementedError
 
+    def compiled(self) -> Callable[[list[Outcome]], Outcome]:
+        """`combine`, made ready for many calls; asked for once per change of the structure."""
+        return self.combine
+
     def route(self, action: Any, observation: Any) -> str:
         """The name of the child to run."""
         raise NotImplementedError

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
-from math import fsum, inf
+from collections.abc import Callable, Mapping, Sequence
+from math import fsum
 from typing import Literal, TypeAlias
 
 from rubrics.containers.container import (
@@ -16,6 +15,7 @@ from rubrics.containers.container import (
     numbers,
     pending_if,
 )
+from rubrics.containers.exact import dot, written_out
 from rubrics.score import Outcome, Score, StructureError, Unscored, is_pending
 
 Normalize: TypeAlias = Literal["total", "positive"]
@@ -31,8 +31,8 @@ class WeightedSum(Container):
             divide by the sum of the positive ones; for points with penalties, such as [10, 5, -15].
         on_unscored: `"unscored"`: one unscored child makes the sum unscored, with `metadata["bounds"]`, the least and
             the greatest value it could have had. `"renormalize"`: scale the positive part by (positive weights) /
-            (positive weights
-            that were scored); penalties keep their weight, and with no positive weight scored the sum is unscored.
+            (positive weights that were scored); penalties keep their weight, and with no positive weight scored the
+            sum is unscored.
 
     A pending child counts with its intermediate reward and makes the sum pending.
     """
@@ -41,7 +41,6 @@ class WeightedSum(Container):
     normalize: Normalize | None = None
     on_unscored: Literal["unscored", "renormalize"] = "unscored"
     _weights: Mapping[str, float] = {}
-    _parts: Sequence[tuple[float, float]] = ()
     _divisor: float = 1.0
 
     def __init__(
@@ -117,7 +116,6 @@ class WeightedSum(Container):
             raise StructureError(f"WeightedSum: child {missing[0]!r} has no weight; assign .weights for all children")
         weights = self.weights
         self._check(weights)
-        self._parts = [_halves(weight) for weight in weights]
         self._divisor = 1.0
         if self.normalize == "total":
             self._divisor = fsum(weights)
@@ -125,21 +123,17 @@ class WeightedSum(Container):
             self._divisor = fsum(weight for weight in weights if weight > 0.0)
 
     def combine(self, values: list[Outcome]) -> Outcome:
-        split = _SPLIT
-        terms: list[float] = []
-        add = terms.extend
-        for (wh, wl), s in zip(self._parts, values):  # noqa: B905 (strict costs time, and the lengths are checked)
-            if s.__class__ is not float:
+        for value in values:
+            if value.__class__ is not float:
                 return self._combine_mixed(values)
-            high = split * s
-            high -= high - s
-            low = s - high
-            add((wh * high, wl * high, wh * low, wl * low))
-        return _rounded(terms, self._parts, values) / self._divisor  # type: ignore[arg-type]
+        return dot(self.weights, numbers(values)) / self._divisor
+
+    def compiled(self) -> Callable[[list[Outcome]], Outcome]:
+        return written_out(self.weights, self._divisor, self.combine)
 
     def _combine_mixed(self, values: list[Outcome]) -> Outcome:
         if first_unscored(values) is None:
-            return pending_if(_dot(self._parts, numbers(values)) / self._divisor, values)
+            return pending_if(dot(self.weights, numbers(values)) / self._divisor, values)
         names = list(self._rubric_children)
         lost = [name for name, value in zip(names, values, strict=True) if isinstance(value, Unscored)]
         reason = "; ".join(
@@ -150,7 +144,7 @@ class WeightedSum(Container):
         if self.on_unscored == "renormalize" and (scale := self._scale(values)) is not None:
             weights = [w * scale if w > 0.0 else w for w in self.weights]
             kept = [(w, float(v)) for w, v in zip(weights, values, strict=True) if not isinstance(v, Unscored)]
-            total = _dot([_halves(w) for w, _ in kept], [v for _, v in kept]) / self._divisor
+            total = dot([w for w, _ in kept], [v for _, v in kept]) / self._divisor
             pending = any(is_pending(value) for value in values)
             return Score(total, f"renormalised without {', '.join(lost)}", {"renormalized": lost}, pending)
         return Unscored(reason, {"bounds": self._bounds(values)})
@@ -196,40 +190,3 @@ class WeightedSum(Container):
         if self.on_unscored != "unscored":
             parts.append(f"on_unscored={self.on_unscored!r}")
         return ", ".join(parts)
-
-
-_SPLIT = 134217729.0  # 2**27 + 1: halves a float so that products of halves are exact (Veltkamp, Dekker 1971)
-
-
-_TINY = 1e-290
-
-
-def _halves(x: float) -> tuple[float, float]:
-    high = _SPLIT * x
-    high -= high - x
-    return high, x - high
-
-
-def _dot(weights: Sequence[tuple[float, float]], scores: Sequence[float]) -> float:
-    """The exact Σ w·s, rounded once: the products of halves are exact, and `fsum` rounds their exact sum."""
-    terms: list[float] = []
-    for (wh, wl), s in zip(weights, scores, strict=True):
-        high, low = _halves(s)
-        terms += (wh * high, wl * high, wh * low, wl * low)
-    return _rounded(terms, weights, scores)
-
-
-def _rounded(terms: list[float], weights: Sequence[tuple[float, float]], scores: Sequence[float]) -> float:
-    """The sum of exact products; where they may have overflowed or underflowed, the sum in fractions."""
-    try:
-        total = fsum(terms)
-    except (OverflowError, ValueError):
-        total = inf
-    if total - total == 0.0 and not (-_TINY < total < _TINY and any(scores)):
-        return total
-    try:
-        return float(
-            sum((Fraction(wh) + Fraction(wl)) * Fraction(s) for (wh, wl), s in zip(weights, scores, strict=True))
-        )
-    except (OverflowError, ValueError):
-        return inf  # refused by the engine, with the node's path

@@ -18,7 +18,7 @@ AsyncCall: TypeAlias = "Callable[[Any, Any, list[Outcome | None]], Coroutine[Any
 LEAF, CONTAINER, CUSTOM, DELAYED, HOLDER = "leaf", "container", "custom", "delayed", "holder"
 
 tick = count(1).__next__
-LATEST: list[Plan | None] = [None]
+LATEST = [0]  # the stamp of the plan that ran last; not the plan, which would keep its tree alive
 
 
 class Place:
@@ -88,6 +88,7 @@ class Plan:
         observers: places of nodes with an `observe`.
         self_stateful: nodes that keep state on themselves (they override `reset`).
         blank: the outcomes of a run that has not begun.
+        hooked: whether the root has hooks.
         only_pays: whether a step before the last only pays the root's intermediate reward.
         last, stamp: outcomes of the latest run that was finished, and when that was.
     """
@@ -109,17 +110,17 @@ class Plan:
         self.threaded = any(getattr(place.node, "around", None) is not None for place in places)
         self.blank: list[Outcome | None] = [None] * self.size
         self.last = self.blank
-        root_node = self.root.node
-        self.only_pays = self.root.kind == DELAYED and not (root_node._forward_hooks or root_node._forward_pre_hooks)
-        self.stamp = 0
+        self.hooked = bool(root._forward_hooks or root._forward_pre_hooks)
+        self.only_pays = self.root.kind == DELAYED and not self.hooked
+        self.stamp = -1
         self.overlaps = False
         for group in self.by_node.values():
             homes = group[0].node._homes
-            homes[:] = [home for home in homes if home[0]() is not None]
+            homes[:] = [home for home in homes if home[0]() not in (None, previous)]
             for other in (ref() for ref, _ in homes):
                 if other is not None and other.root.node is not root:  # then a node must be told whose run it is in
                     self.overlaps = other.overlaps = True
-                    other.root.node.__dict__["_bare"] = None
+                    other.root.node.__dict__["_call"] = None
             homes.append((weakref.ref(self), group[0].index))
         if previous is not None:  # what nodes answered last stays known
             self.stamp = previous.stamp
@@ -156,10 +157,9 @@ class Plan:
     def finished(self, last: list[Outcome | None]) -> None:
         """Make a run's outcomes the latest ones (a copy, which does not hold on to the run)."""
         self.last = last.copy()
-        if LATEST[0] is not self:
+        if LATEST[0] != self.stamp:
             self.note_latest()
 
     def note_latest(self) -> None:
         """Nodes that are in several trees answer `last_score` from the one that ran last."""
-        LATEST[0] = self
-        self.stamp = tick()
+        LATEST[0] = self.stamp = tick()

@@ -2,32 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rubrics.engine import concurrent, sync
 from rubrics.engine.frames import FRAME, Frame, Run, let_go
-from rubrics.engine.plan import Place, Plan
+from rubrics.engine.plan import LEAF, Place, Plan
 from rubrics.evaluation import Evaluation
-from rubrics.score import Outcome, Score, public
+from rubrics.score import Outcome, Score, checked, public
 
 if TYPE_CHECKING:
     from rubrics.rubric import Rubric
 
 
-def score(plan: Plan, action: Any, observation: Any) -> float | Score | None:
-    """A run of a sync tree outside any episode in which nodes can be nested or remembered."""
+def caller(plan: Plan) -> Callable[[Any, Any], Any]:
+    """What calling the root of a tree that keeps no state does: the score of one step, or a coroutine for it."""
+    if plan.is_async:
+        return partial(_score_async, plan)
+    if plan.nests or plan.remembers or plan.overlaps:
+        return partial(_score_in_frame, plan)
+    # Nothing can be nested or remembered in such a run, and no node is in another tree, so it needs no frame.
+    return _lone_leaf(plan) if plan.root.kind == LEAF and not plan.hooked else _bare(plan)
+
+
+def _bare(plan: Plan) -> Callable[[Any, Any], float | Score | None]:
+    root, blank = sync.build(plan.root, False), plan.blank
+
+    def call(action: Any, observation: Any) -> float | Score | None:
+        last = blank.copy()
+        try:
+            outcome = root(action, observation, last)
+        except BaseException as error:
+            _failed(plan, error)
+            raise
+        plan.last = last
+        return outcome if outcome.__class__ is float else public(outcome)
+
+    return call
+
+
+def _lone_leaf(plan: Plan) -> Callable[[Any, Any], float | Score | None]:
+    place = plan.root
+    node, who = place.node, place.who
+
+    def call(action: Any, observation: Any) -> float | Score | None:
+        value: Any
+        try:  # as in sync.leaf, without the call of it
+            value = node.forward(action, observation)
+            if value.__class__ is not float or value - value != 0.0:
+                value = checked(value, who)
+        except Exception as error:
+            try:
+                value = sync.failed(place, error)
+            finally:
+                _failed(plan, error)
+        plan.last = [value]
+        return value if value.__class__ is float else public(value)
+
+    return call
+
+
+def _score_in_frame(plan: Plan, action: Any, observation: Any) -> float | Score | None:
     run = Run(plan, None)
     token = FRAME.set(Frame(run))
     try:
         outcome = sync.build(plan.root, False)(action, observation, run.last)
     except BaseException as error:
-        let_go(error, run.record)
+        _failed(plan, error)
         raise
     finally:
         run.close()
         FRAME.reset(token)
     plan.finished(run.last)
     return public(outcome)
+
+
+def _failed(plan: Plan, error: BaseException, record: Evaluation | None = None) -> None:
+    """A run that failed leaves its record on the exception, and no default episode that only it began."""
+    if plan.root.node._default is not None:
+        plan.root.node._set_default(None)
+    let_go(error, record)
 
 
 def nested(frame: Frame, node: Rubric, action: Any, observation: Any) -> Any:
@@ -49,7 +104,7 @@ async def _nested_async(frame: Frame, place: Place, action: Any, observation: An
     return public(outcome)
 
 
-async def score_async(plan: Plan, action: Any, observation: Any) -> float | Score | None:
+async def _score_async(plan: Plan, action: Any, observation: Any) -> float | Score | None:
     return public((await _run_async(plan, action, observation, Run(plan, None)))[0])
 
 
@@ -63,7 +118,7 @@ async def _run_async(plan: Plan, action: Any, observation: Any, run: Run) -> tup
     try:
         outcome = await concurrent.build(plan.root, run.recording)(action, observation, run.last)
     except BaseException as error:
-        let_go(error, run.record)
+        _failed(plan, error, run.record)
         raise
     finally:
         run.close()
@@ -78,7 +133,7 @@ def record(plan: Plan, action: Any, observation: Any) -> Evaluation | None:
     try:
         sync.build(plan.root, True)(action, observation, run.last)
     except BaseException as error:
-        let_go(error, run.record)
+        _failed(plan, error, run.record)
         raise
     finally:
         run.close()

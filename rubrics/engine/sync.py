@@ -92,7 +92,7 @@ def leaf(place: Place) -> SyncCall:
 
 def container(place: Place, runs: list[SyncCall], recording: bool) -> SyncCall:
     node: Any = place.node
-    index, stop, combine = place.index, node.stop, node.combine
+    index, stop, combine = place.index, node.stop, node.compiled()
 
     def settle(values: list[Outcome], last: list[Outcome | None]) -> Outcome:
         value: Outcome
@@ -164,7 +164,10 @@ def container(place: Place, runs: list[SyncCall], recording: bool) -> SyncCall:
     def every(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
         value: Any
         try:  # an exception of a child has its path already
-            value = combine([run(action, observation, last) for run in runs])
+            values = []
+            for run in runs:
+                values.append(run(action, observation, last))  # in Python 3.11 a comprehension costs a call
+            value = combine(values)
             if value.__class__ is not float or value - value != 0.0:
                 value = combined(value, place)
         except Exception as error:

@@ -18,21 +18,19 @@ step it raises `RubricError`, because consumers take the last reward that is not
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
-import logging
 from collections.abc import Callable
 from os import PathLike
 from typing import Any, Generic, Literal, TypeVar
+from weakref import WeakSet
 
 from rubrics.episode import Episode
-from rubrics.evaluation import Evaluation
-from rubrics.integrations.report import StepReport, append_episode
+from rubrics.integrations.hosting import OPTIONS, HostedSession
+from rubrics.integrations.report import StepReport
 from rubrics.integrations.wrapping import blocking, named_arguments, outermost, written
-from rubrics.rescoring.rows import step_rewards_dict
 from rubrics.rubric import Rubric
-from rubrics.score import CreditError, EpisodeError, EpisodeOverError, RubricError
+from rubrics.score import EpisodeError
 from rubrics.session import Session
 
 try:
@@ -47,9 +45,6 @@ except ImportError as error:
 ActT = TypeVar("ActT", bound=Action)
 ObsT = TypeVar("ObsT", bound=Observation)
 StateT = TypeVar("StateT", bound=State)
-
-_log = logging.getLogger(__name__)
-_OPTIONS = {"on_error": ("null", "raise"), "on_final_error": ("null", "raise"), "expose": ("scores", "full", "none")}
 
 
 class _SessionOf:
@@ -103,8 +98,8 @@ class RubricEnvironment(Environment[ActT, ObsT, StateT], Generic[ActT, ObsT, Sta
             rescore` reads; each step's Evaluation is in its `metadata["evaluation"]`. An episode cut off by `close()`
             or a new reset is written with the end "abandoned", unless it has no steps. One that cannot be written is
             logged as an error and keeps its reward.
-        snapshot: True for environments that change an observation after they returned it: the trajectory then holds
-            deep copies.
+        snapshot_steps: True for environments that change an observation after they returned it: the trajectory then
+            holds deep copies.
     """
 
     rubric: Rubric | Session | None = _SessionOf(None)  # type: ignore[assignment]
@@ -112,33 +107,30 @@ class RubricEnvironment(Environment[ActT, ObsT, StateT], Generic[ActT, ObsT, Sta
     on_final_error: Literal["null", "raise"] = "raise"
     expose: Literal["scores", "full", "none"] = "scores"
     record_to: str | PathLike[str] | None = None
-    snapshot: bool = False
-
-    transform: Any = None  # defaults on the class, for authors who forget super().__init__()
-    _began = False
-    _busy = False
-    _closed = False
-    _evaluations: dict[int, Evaluation]
+    snapshot_steps: bool = False
+    transform: Any = None  # for authors who forget super().__init__()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name, choices in _OPTIONS.items():
+        for name, choices in OPTIONS.items():
             if getattr(cls, name) not in choices:
                 raise ValueError(f"{cls.__name__}.{name} is one of {', '.join(choices)}, not {getattr(cls, name)!r}")
         if "rubric" in cls.__dict__:
             tree = cls.__dict__["rubric"]
             cls.rubric = _SessionOf(None if tree is None else _tree(tree, cls))  # type: ignore[assignment]
-        for name, wrap in _WRAPPERS.items():
-            function = written(cls, name, _BASES)
-            if function is not None and not hasattr(function, "_rubrics_wrapped"):
-                if name in ("reset", "step") and inspect.iscoroutinefunction(function):
+        for name, surround in _SURROUND.items():
+            method = written(cls, name, _BASES)
+            if method is not None and method not in _surrounded:
+                if name in ("reset", "step") and inspect.iscoroutinefunction(method):
                     raise TypeError(f"{cls.__name__}.{name} is async, so its name must be {name}_async")
-                wrapped = wrap(function)
-                wrapped._rubrics_wrapped = True  # type: ignore[attr-defined]
-                setattr(cls, name, wrapped)
+                method = surround(method)
+                _surrounded.add(method)
+                setattr(cls, name, method)
         for name in ("reset", "step"):
             if written(cls, name, _BASES) is None and written(cls, f"{name}_async", _BASES) is not None:
-                setattr(cls, name, blocking(f"{name}_async"))
+                method = blocking(f"{name}_async")
+                _surrounded.add(method)  # by the method that it calls
+                setattr(cls, name, method)
 
     def task_of(self, **reset_arguments: Any) -> Any:
         """The task of the episode that begins, which rubrics read as `self.task`. Called after the environment's reset.
@@ -159,123 +151,47 @@ class RubricEnvironment(Environment[ActT, ObsT, StateT], Generic[ActT, ObsT, Sta
 
     def close(self) -> None:
         """End an episode that is still running as abandoned."""
-        self._shut()
+        _hosted(self).close()
         super().close()
 
-    # -- the episode --------------------------------------------------------------------------------------------------
 
-    @property
-    def _session(self) -> Session:
-        session = self.rubric
-        if isinstance(session, Session):
-            return session
-        name = type(self).__name__
-        if session is None:
-            raise RubricError(f"{name} has no rubric: give it one in the class body, `rubric = make_rubric()`")
-        raise RubricError(f"{name}.rubric was replaced after the class was made; assign it to the environment instead")
+_Env = RubricEnvironment[Any, Any, Any]
 
-    @property
-    def _unfinished(self) -> Episode | None:
-        episode = self._session.episode_now if self._began else None
-        return None if episode is None or episode.over else episode
 
-    def _abandon(self) -> None:
-        if (episode := self._unfinished) is not None:
-            episode.end("abandoned")
-            self._write(episode)
+def _hosted(environment: _Env) -> HostedSession:
+    """All that we keep of an environment, under one name that no author would choose."""
+    hosted: HostedSession | None = environment.__dict__.get("_rubrics_hosted")
+    if hosted is None:
+        hosted = environment.__dict__["_rubrics_hosted"] = HostedSession(environment, "openenv")
+    return hosted
 
-    async def _abandon_async(self) -> None:
-        if (episode := self._unfinished) is not None:
-            await episode.aend("abandoned")
-            await asyncio.to_thread(self._write, episode)
 
-    def _shut(self) -> None:
-        self._closed = True
-        if not self._busy:  # else the step that is being scored, which may wait for this very thread, does it
-            self._abandon()
+def _beginning(environment: _Env, arguments: dict[str, Any], observation: Any) -> dict[str, Any]:
+    """The arguments of the episode that begins with this observation."""
+    name = arguments.get("episode_id") or getattr(environment.state, "episode_id", None)
+    task = environment.task_of(**arguments)
+    return {"task": task, "initial": observation, "id": None if name is None else str(name)}
 
-    def _beginning(self, arguments: dict[str, Any], observation: ObsT) -> dict[str, Any]:
-        """The arguments of the episode that begins with this observation."""
-        self._evaluations = {}
-        self._began, self._closed = True, False
-        name = arguments.get("episode_id") or getattr(self.state, "episode_id", None)
-        return {
-            "task": self.task_of(**arguments),
-            "initial": observation,
-            "id": None if name is None else str(name),
-            "snapshot": self.snapshot,
-        }
 
-    def _running(self) -> Episode:
-        """The episode that the next step belongs to."""
-        session = self._session
-        if not self._began:
-            if session.rubric._compiled().stateful:
-                raise EpisodeError(
-                    f"{type(self).__name__}.step before reset: its rubric judges whole episodes. Over HTTP each "
-                    "request gets a new environment; use a WebSocket client (EnvClient, GenericEnvClient)"
-                )
-            session.reset(snapshot=self.snapshot)
-            self._evaluations = {}
-            self._began = True
-        episode = session.episode_now
-        if episode.over:
-            raise EpisodeOverError(f"the episode is over ({episode.status} after {episode.steps} steps): reset first")
-        return episode
+def _check(environment: _Env, episode: Episode, steps: int, observation: Any) -> None:
+    """Check what the environment's step did, before it is scored."""
+    who = f"{type(environment).__name__}.step"
+    if not isinstance(observation, Observation):
+        raise TypeError(f"{who} must return an Observation, not {observation!r:.80}")
+    if episode.steps != steps or _hosted(environment).session.episode_now is not episode:
+        raise EpisodeError(
+            f"the episode went on while {who} ran: do not call the rubric in it, take one step at a time, and move "
+            "parts of it to threads with asyncio.to_thread, which keeps the context"
+        )
 
-    def _observed(self, episode: Episode, steps: int, observation: Any) -> None:
-        """Check what the environment's step did, before it is scored."""
-        if not isinstance(observation, Observation):
-            raise TypeError(f"{type(self).__name__}.step must return an Observation, not {observation!r:.80}")
-        if episode.steps != steps or self._session.episode_now is not episode:
-            raise EpisodeError(
-                f"the episode went on while {type(self).__name__}.step ran: do not call the rubric in it, take one "
-                "step at a time, and move parts of it to threads with asyncio.to_thread, which keeps the context"
-            )
 
-    # -- one step's answer --------------------------------------------------------------------------------------------
-
-    def _reported(self, episode: Episode, verdict: Evaluation | BaseException) -> StepReport:
-        report = StepReport(verdict)
-        if episode.over and report.reward is not None:
-            try:
-                episode.rewards()
-            except CreditError as error:
-                report = StepReport(error, report.evaluation)
-        if report.evaluation is not None and self.record_to is not None:
-            self._evaluations[episode.steps - 1] = report.evaluation
-        if report.reward is None:
-            level = logging.INFO if report.error is None else logging.WARNING
-            name = type(self).__name__
-            _log.log(level, "%s, step %d: %s", name, episode.steps, report.message, exc_info=report.error)
-        return report
-
-    def _answer(self, episode: Episode, report: StepReport, observation: Any) -> Any:
-        """The observation for the agent.
-
-        Raises:
-            RubricError: there is no reward, and `on_error` or `on_final_error` says so.
-        """
-        rule = self.on_final_error if episode.over else self.on_error
-        if report.reward is None and rule == "raise":
-            raise RubricError(report.message) from report.error
-        update: dict[str, Any] = {"reward": report.reward}
-        if self.expose != "none":
-            data = report.to_dict(full=self.expose == "full")
-            if episode.over and not isinstance(report.error, CreditError):
-                data["step_rewards"] = step_rewards_dict(episode.rewards())
-            update["metadata"] = {**observation.metadata, "rubric": data}
-        return observation.model_copy(update=update)
-
-    def _write(self, episode: Episode) -> None:
-        """Record an episode that is over."""
-        if self.record_to is None or not episode.steps:
-            return
-        source = {"host": "openenv", "environment": type(self).__name__}
-        try:
-            append_episode(self.record_to, episode, self._evaluations, source)
-        except Exception:
-            _log.exception("the episode %r could not be recorded in %s", episode.id, self.record_to)
+def _answer(environment: _Env, report: StepReport, observation: Any) -> Any:
+    """The observation for the agent."""
+    update: dict[str, Any] = {"reward": report.reward}
+    exposed = _hosted(environment).exposed(report)
+    if exposed is not None:
+        update["metadata"] = {**observation.metadata, "rubric": exposed}
+    return observation.model_copy(update=update)
 
 
 # -- what becomes of the methods that authors write -------------------------------------------------------------------
@@ -285,14 +201,14 @@ def _reset(reset: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(reset)
 
     @functools.wraps(reset)
-    def started(self: RubricEnvironment[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+    def started(self: _Env, *args: Any, **kwargs: Any) -> Any:
         with outermost(self) as first:
             if not first:
                 return reset(self, *args, **kwargs)
-            self._abandon()
+            hosted = _hosted(self)
+            hosted.abandon()
             observation = reset(self, *args, **kwargs)
-            arguments = named_arguments(signature, self, *args, **kwargs)
-            self._session.reset(**self._beginning(arguments, observation))
+            hosted.begin(**_beginning(self, named_arguments(signature, self, *args, **kwargs), observation))
             return observation
 
     return started
@@ -302,15 +218,15 @@ def _reset_async(reset: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(reset)
 
     @functools.wraps(reset)
-    async def started(self: RubricEnvironment[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+    async def started(self: _Env, *args: Any, **kwargs: Any) -> Any:
         with outermost(self) as first:
             if not first:
                 return await reset(self, *args, **kwargs)
-            await self._abandon_async()
+            hosted = _hosted(self)
+            await hosted.abandon_async()
             observation = await reset(self, *args, **kwargs)
-            await self._session.reset_async(
-                **self._beginning(named_arguments(signature, self, *args, **kwargs), observation)
-            )
+            arguments = named_arguments(signature, self, *args, **kwargs)
+            await hosted.begin_async(**_beginning(self, arguments, observation))
             return observation
 
     return started
@@ -318,80 +234,49 @@ def _reset_async(reset: Callable[..., Any]) -> Callable[..., Any]:
 
 def _step(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
-    def scored(self: RubricEnvironment[Any, Any, Any], action: Any, *args: Any, **kwargs: Any) -> Any:
+    def scored(self: _Env, action: Any, *args: Any, **kwargs: Any) -> Any:
         with outermost(self) as first:
             if not first:
                 return step(self, action, *args, **kwargs)
-            episode = self._running()
+            episode = _hosted(self).running()
             steps = episode.steps
             observation = step(self, action, *args, **kwargs)
-            self._observed(episode, steps, observation)
-            verdict: Evaluation | BaseException
-            self._busy = True
-            try:
-                verdict = self._session.evaluate_sync(action, observation)
-            except BaseException as error:  # the environment has moved on, so the episode must
-                episode.step_unscored(action, observation)
-                verdict = error
-            finally:
-                self._busy = False
-            report = self._reported(episode, verdict)
-            if episode.over:
-                self._write(episode)
-            elif self._closed:
-                self._abandon()
-            if isinstance(verdict, BaseException) and not isinstance(verdict, Exception):
-                raise verdict
-            return self._answer(episode, report, observation)
+            _check(self, episode, steps, observation)
+            return _answer(self, _hosted(self).score(episode, action, observation), observation)
 
     return scored
 
 
 def _step_async(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
-    async def scored(self: RubricEnvironment[Any, Any, Any], action: Any, *args: Any, **kwargs: Any) -> Any:
+    async def scored(self: _Env, action: Any, *args: Any, **kwargs: Any) -> Any:
         with outermost(self) as first:
             if not first:
                 return await step(self, action, *args, **kwargs)
-            episode = self._running()
+            episode = _hosted(self).running()
             steps = episode.steps
             observation = await step(self, action, *args, **kwargs)
-            self._observed(episode, steps, observation)
-            verdict: Evaluation | BaseException
-            self._busy = True
-            try:
-                verdict = await self._session.evaluate(action, observation)
-            except BaseException as error:  # the environment has moved on, so the episode must
-                await episode.astep_unscored(action, observation)
-                verdict = error
-            finally:
-                self._busy = False
-            report = self._reported(episode, verdict)
-            if episode.over:
-                await asyncio.to_thread(self._write, episode)
-            elif self._closed:
-                await self._abandon_async()
-            if isinstance(verdict, BaseException) and not isinstance(verdict, Exception):
-                raise verdict
-            return self._answer(episode, report, observation)
+            _check(self, episode, steps, observation)
+            return _answer(self, await _hosted(self).score_async(episode, action, observation), observation)
 
     return scored
 
 
 def _close(close: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(close)
-    def closed(self: RubricEnvironment[Any, Any, Any]) -> Any:
-        self._shut()
+    def closed(self: _Env) -> Any:
+        _hosted(self).close()
         return close(self)
 
     return closed
 
 
 _BASES: tuple[type, ...] = (RubricEnvironment, *Environment.__mro__)
-_WRAPPERS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+_SURROUND: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "reset": _reset,
     "reset_async": _reset_async,
     "step": _step,
     "step_async": _step_async,
     "close": _close,
 }
+_surrounded: WeakSet[Callable[..., Any]] = WeakSet()

@@ -29,18 +29,21 @@ class StepReport:
         evaluation: the record, as far as it came.
         message: why there is no reward, `"legal.rubric: ValueError: boom"`; hosts send it as `str(RubricError)`.
         hint: the same without the words of nodes and exceptions, which can quote a gold answer.
+        step_rewards: of an episode that ended with this step, as JSON values.
     """
 
     def __init__(self, verdict: Evaluation | BaseException, record: Evaluation | None = None) -> None:
         self.reward: float | None = None
         self.error: BaseException | None = None
+        self.step_rewards: dict[str, Any] | None = None
         self.message = self.hint = ""
         if isinstance(verdict, BaseException):
             self.error = verdict
             self.evaluation = record or evaluation_of(verdict)
             root = "the rubric" if self.evaluation is None else self.evaluation.kind
             self.hint = f"{getattr(verdict, '_rubrics_path', root)}: {type(verdict).__name__}"
-            self.message = f"{self.hint}: {verdict}"
+            notes = [note for note in getattr(verdict, "__notes__", ()) if not note.startswith("in rubric ")]
+            self.message = "; ".join([f"{self.hint}: {verdict}", *notes])
             return
         self.evaluation = verdict
         self.reward = verdict.score
@@ -54,13 +57,15 @@ class StepReport:
             )
 
     def to_dict(self, full: bool = False) -> dict[str, Any]:
-        """As JSON values: status, reason and the scores by path; with `full`, reasons in words and the whole record."""
+        """As JSON values: status, reason, scores by path; with `full`, reasons in words and the whole record."""
         record = self.evaluation
         data: dict[str, Any] = {"status": "error" if self.error or record is None else record.status}
         reason = (self.message or (record and record.reason)) if full else self.hint
         if reason:
             data["reason"] = reason
         data["scores"] = {} if record is None else {node.path: node.score for node in record.nodes() if node.path}
+        if self.step_rewards is not None:
+            data["step_rewards"] = self.step_rewards
         if full and record is not None:
             data["evaluation"] = _plain(record.to_dict())
         return data

@@ -54,4 +54,15 @@ def test_code_review(tmp_path: Path) -> None:
 
 
 def test_guessing_env(tmp_path: Path) -> None:
-    assert printed_by("guessing_env.py", tmp_path) == []
+    # 0.8 · 1 for finding it, credited with gamma 0.9, and 0.2 · 0.4 for doing so with the fourth of six guesses
+    lines = printed_by("guessing_env.py", tmp_path)
+    assert sorted(lines[:3]) == [
+        "careless: rewards 0.000 -0.050 0.000 0.880, credited 0.583 0.598 0.720 0.880",
+        "found: rewards 0.000 0.000 0.000 0.880, credited 0.583 0.648 0.720 0.880",
+        "lost: rewards 0.000 0.000 0.000 0.000 0.000 0.000, credited 0.000 0.000 0.000 0.000 0.000 0.000",
+    ]
+    assert lines[3:] == [
+        "careless offline: reward 0.830, the same as online",
+        "found offline: reward 0.880, the same as online",
+        "lost offline: reward 0.000, the same as online",
+    ]

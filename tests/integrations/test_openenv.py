@@ -88,7 +88,7 @@ async def test_a_sync_step_holds_up_its_own_session_only(leaf: type[Rubric]) -> 
         async with GenericEnvClient(base_url=url) as slow, GenericEnvClient(base_url=url) as quick:
             await slow.reset()
             await quick.reset()
-            waiting = asyncio.create_task(slow.step({"wait": 0.5}))
+            waiting = asyncio.create_task(slow.step({"wait": 1.0}))
             await asyncio.sleep(0.05)
             for _ in range(5):
                 assert (await quick.step({})).reward == 1.0

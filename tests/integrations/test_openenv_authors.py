@@ -181,8 +181,14 @@ def test_tools_of_an_mcp_environment_are_steps() -> None:
         assert client.step(call).reward == 1.0
 
 
-def test_sync_callers_of_an_environment_that_is_written_async() -> None:
-    environment = ToldAsyncEnv()
+class AsyncChild(ToldAsyncEnv):
+    async def step_async(self, action, timeout_s=None, **kwargs):
+        return await super().step_async(action, timeout_s)
+
+
+@pytest.mark.parametrize("kind", [ToldAsyncEnv, AsyncChild], ids=lambda kind: kind.__name__)
+def test_sync_callers_of_an_environment_that_is_written_async(kind: Any) -> None:
+    environment = kind()
     environment.reset(episode_id="x")
     assert environment.step(Move()).reward == 0.5
     assert environment.step(Move(last=True), timeout_s=1.0).reward == pytest.approx(0.6)
@@ -228,7 +234,7 @@ def test_the_trajectory_holds_what_the_environment_gave() -> None:
     assert environment.step(Move(last=True)).reward == 1.0
 
 
-def test_snapshot_is_for_environments_that_change_what_they_returned() -> None:
+def test_snapshot_steps_is_for_environments_that_change_what_they_returned() -> None:
     class Texts(TrajectoryRubric):
         def score_trajectory(self, trajectory):
             return len({seen.text for _, seen in trajectory})
@@ -248,7 +254,7 @@ def test_snapshot_is_for_environments_that_change_what_they_returned() -> None:
         return environment.step(Move(last=True)).reward
 
     assert last_reward(Reused()) == 1
-    Reused.snapshot = True
+    Reused.snapshot_steps = True
     assert last_reward(Reused()) == 2
 
 
@@ -280,6 +286,17 @@ async def test_closing_while_a_step_is_scored_does_not_wait_for_it(tmp_path: Pat
 def test_a_class_that_cannot_work_is_refused_when_it_is_made(body: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         type("Env", (ToldEnv,), body)
+
+
+def test_a_tree_assigned_to_the_class_later() -> None:
+    class Env(ToldEnv):
+        rubric = None
+
+    Env.rubric = told()
+    one, other = make_and_reset(Env), make_and_reset(Env)
+    one.step(Move())
+    assert other.step(Move(last=True)).reward == pytest.approx(0.55)
+    assert one.step(Move(last=True)).reward == pytest.approx(0.6)
 
 
 def test_mistakes_in_environments_say_what_to_do() -> None:

@@ -16,20 +16,24 @@ from rubrics import (
     ByEvidence,
     EpisodeOverError,
     Evaluation,
+    Rubric,
     RubricError,
     Score,
     Sequential,
     TrajectoryRubric,
+    WeightedSum,
 )
 from rubrics.formats import read
 from tests.integrations.board import (
     Length,
     Move,
     Sleeps,
+    Told,
     ToldAsyncEnv,
     ToldAsyncOnAsyncTree,
     ToldEnv,
     ToldSyncOnAsyncTree,
+    make_and_reset,
     serving,
 )
 
@@ -145,6 +149,33 @@ def test_a_credit_that_fails_is_a_failure_of_the_last_step(tmp_path: Path) -> No
     assert seen.reward is None
     assert seen.metadata["rubric"]["reason"] == "Cites: CreditError"
     assert [item.end for item in read([Env.record_to])] == ["terminated"] * 2
+
+
+def test_the_message_names_the_node_whatever_failed_in_it() -> None:
+    class Halves(Rubric):
+        def __init__(self):
+            super().__init__()
+            self.judge = Told()
+
+        def forward(self, action, observation):
+            return self.judge(action, observation) / 2
+
+    class Watches(Rubric):
+        def observe(self, action, observation):
+            raise LookupError("lost")
+
+        def forward(self, action, observation):
+            return 1.0
+
+    class Env(ToldEnv):
+        on_error = "raise"
+        rubric = WeightedSum({"halves": Halves(), "one": Told()}, {"halves": 0.5, "one": 0.5})
+
+    with pytest.raises(RubricError, match=r"^halves: TypeError: .*; child 'judge' is unscored.*: no word on Paris$"):
+        make_and_reset(Env).step(Move(say="abstain"))
+    Env.rubric = Watches()
+    with pytest.raises(RubricError, match=r"^Watches: LookupError: lost$"):
+        make_and_reset(Env).step(Move())
 
 
 async def test_a_step_whose_scoring_is_cancelled_is_in_the_trajectory() -> None:

@@ -65,10 +65,12 @@ def test_scoring_past_the_clients_timeout_loses_the_episode(tmp_path: Path) -> N
         with GenericEnvClient(base_url=url, message_timeout_s=0.2).sync() as client:
             client.reset()
             with pytest.raises(TimeoutError):
-                client.step({"wait": 0.5})
+                client.step({"wait": 1.0})
             with pytest.raises(Exception, match="CAPACITY_REACHED"):  # the session lingers until its step is scored
                 client.reset()
-        while not Slow.record_to.exists():
+        for _ in range(500):
+            if Slow.record_to.exists():
+                break
             time.sleep(0.02)
     (trajectory,) = read([Slow.record_to])
     assert (trajectory.end, trajectory.reward) == ("abandoned", None)

@@ -1,0 +1,198 @@
+"""A session of a tree in a host: one episode after another, and what becomes of a step without a reward."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from os import PathLike
+from typing import Any, Literal, Protocol
+
+from rubrics.episode import Episode
+from rubrics.evaluation import Evaluation
+from rubrics.integrations.report import StepReport, append_episode
+from rubrics.rescoring.rows import step_rewards_dict
+from rubrics.rubric import Rubric
+from rubrics.score import CreditError, EpisodeError, EpisodeOverError, RubricError
+from rubrics.session import Session
+
+_log = logging.getLogger(__name__)
+
+OPTIONS = {"on_error": ("null", "raise"), "on_final_error": ("null", "raise"), "expose": ("scores", "full", "none")}
+"""The values that the options of a host may have."""
+
+
+class Host(Protocol):
+    """What authors set on a host's environment; it may change at any time."""
+
+    rubric: Any
+    on_error: Literal["null", "raise"]
+    on_final_error: Literal["null", "raise"]
+    expose: Literal["scores", "full", "none"]
+    record_to: str | PathLike[str] | None
+    snapshot_steps: bool
+
+
+class HostedSession:
+    """The episodes of one environment of a host.
+
+    Args:
+        host: the environment; its `rubric` is a session of the tree.
+        name: of the host, for the `source` of recordings.
+    """
+
+    def __init__(self, host: Host, name: str) -> None:
+        self._host = host
+        self._name = name
+        self._began = False
+        self._busy = False
+        self._closed = False
+        self._evaluations: dict[int, Evaluation] = {}
+
+    @property
+    def session(self) -> Session:
+        """The environment's session of its tree."""
+        rubric = self._host.rubric
+        if rubric is None:  # a tree assigned to the class after it was made, and hidden by the host's own __init__
+            rubric = type(self._host).rubric
+        if isinstance(rubric, Rubric):
+            rubric = self._host.rubric = rubric.session()
+        if not isinstance(rubric, Session):
+            who = type(self._host).__name__
+            raise RubricError(f"{who} has no rubric: give it one in the class body, `rubric = make_rubric()`")
+        return rubric
+
+    # -- begin and end ------------------------------------------------------------------------------------------------
+
+    def begin(self, **episode: Any) -> None:
+        """Start an episode; the arguments are those of `Rubric.episode`."""
+        self.session.reset(**self._first(episode))
+
+    async def begin_async(self, **episode: Any) -> None:
+        """Like `begin`, in async code."""
+        await self.session.reset_async(**self._first(episode))
+
+    def _first(self, episode: dict[str, Any]) -> dict[str, Any]:
+        self._evaluations = {}
+        self._began, self._closed = True, False
+        return {"snapshot": self._host.snapshot_steps, **episode}
+
+    def abandon(self) -> None:
+        """End an episode that is not over, and record it."""
+        if (episode := self._unfinished) is not None:
+            episode.end("abandoned")
+            self._write(episode)
+
+    async def abandon_async(self) -> None:
+        """Like `abandon`, in async code."""
+        if (episode := self._unfinished) is not None:
+            await episode.aend("abandoned")
+            await asyncio.to_thread(self._write, episode)
+
+    def close(self) -> None:
+        """Abandon an episode that is not over; where a step is being scored, that is done after it."""
+        self._closed = True
+        if self._began and not self._busy:  # scoring may wait for this very thread
+            self.abandon()
+
+    @property
+    def _unfinished(self) -> Episode | None:
+        session = self.session  # an environment without one is told so before it is reset
+        return session.episode_now if self._began and not session.episode_now.over else None
+
+    def running(self) -> Episode:
+        """The episode that the next step belongs to.
+
+        Raises:
+            EpisodeOverError: it is over.
+            EpisodeError: none was begun, and the tree judges episodes.
+        """
+        if not self._began:
+            if self.session.rubric._compiled().stateful:
+                raise EpisodeError(
+                    f"{type(self._host).__name__}.step before reset: its rubric judges whole episodes. Over HTTP each "
+                    "request gets a new environment; use a client that keeps its session"
+                )
+            self.begin()
+        episode = self.session.episode_now
+        if episode.over:
+            raise EpisodeOverError(f"the episode is over ({episode.status} after {episode.steps} steps): reset first")
+        return episode
+
+    # -- a step -------------------------------------------------------------------------------------------------------
+
+    def score(self, episode: Episode, action: Any, observation: Any) -> StepReport:
+        """Score a step that the environment has taken; on a tree with async nodes this thread waits.
+
+        Raises:
+            RubricError: there is no reward, and `on_error` or `on_final_error` says so.
+        """
+        verdict: Evaluation | BaseException
+        self._busy = True
+        try:
+            verdict = self.session.evaluate_sync(action, observation)
+        except BaseException as error:  # the environment has moved on, so the episode must
+            episode.step_unscored(action, observation)
+            verdict = error
+        finally:
+            self._busy = False
+        report = self._report(episode, verdict)
+        if episode.over:
+            self._write(episode)
+        elif self._closed:
+            self.abandon()
+        return self._checked(episode, report)
+
+    async def score_async(self, episode: Episode, action: Any, observation: Any) -> StepReport:
+        """Like `score`, in async code."""
+        verdict: Evaluation | BaseException
+        self._busy = True
+        try:
+            verdict = await self.session.evaluate(action, observation)
+        except BaseException as error:  # the environment has moved on, so the episode must
+            await episode.astep_unscored(action, observation)
+            verdict = error
+        finally:
+            self._busy = False
+        report = self._report(episode, verdict)
+        if episode.over:
+            await asyncio.to_thread(self._write, episode)
+        elif self._closed:
+            await self.abandon_async()
+        return self._checked(episode, report)
+
+    def _report(self, episode: Episode, verdict: Evaluation | BaseException) -> StepReport:
+        report = StepReport(verdict)
+        if episode.over:
+            try:
+                report.step_rewards = step_rewards_dict(episode.rewards())
+            except CreditError as error:
+                report = StepReport(error, report.evaluation)
+        if report.evaluation is not None and self._host.record_to is not None:
+            self._evaluations[episode.steps - 1] = report.evaluation
+        if report.reward is None:
+            level = logging.INFO if report.error is None else logging.WARNING
+            who = type(self._host).__name__
+            _log.log(level, "%s, step %d: %s", who, episode.steps, report.message, exc_info=report.error)
+        return report
+
+    def _checked(self, episode: Episode, report: StepReport) -> StepReport:
+        if report.error is not None and not isinstance(report.error, Exception):  # a cancellation, an interrupt
+            raise report.error
+        rule = self._host.on_final_error if episode.over else self._host.on_error
+        if report.reward is None and rule == "raise":
+            raise RubricError(report.message) from report.error
+        return report
+
+    def exposed(self, report: StepReport) -> dict[str, Any] | None:
+        """What the agent may see of a step, as JSON values; None for nothing."""
+        return None if self._host.expose == "none" else report.to_dict(full=self._host.expose == "full")
+
+    def _write(self, episode: Episode) -> None:
+        path = self._host.record_to
+        if path is None or not episode.steps:
+            return
+        try:
+            source = {"host": self._name, "environment": type(self._host).__name__}
+            append_episode(path, episode, self._evaluations, source)
+        except Exception:  # a full disk must not cost a reward
+            _log.exception("the episode %r could not be recorded in %s", episode.id, path)
