@@ -17,7 +17,7 @@ from typing import Any
 
 from rubrics.engine import sync
 from rubrics.engine.frames import FRAME, Frame, Outcomes, annotate
-from rubrics.engine.loop import carried, in_thread
+from rubrics.engine.loop import carried, contained, in_thread
 from rubrics.engine.plan import CONTAINER, CUSTOM, DELAYED, AsyncCall, Place, SyncCall
 from rubrics.evaluation import Evaluation
 from rubrics.score import Outcome, Unscored, checked, public
@@ -286,7 +286,10 @@ async def all_of(node: Any, runs: list[AsyncCall], which: list[int], values: lis
             raise _Decided
         return value
 
-    tasks = [asyncio.create_task(watched(i) if node.stops else runs[i](*args)) for i in which]
+    starting = [watched(i) if node.stops else runs[i](*args) for i in which]
+    if FRAME.get().run.threads:  # type: ignore[union-attr]
+        starting = [contained(coroutine) for coroutine in starting]
+    tasks = [asyncio.create_task(coroutine) for coroutine in starting]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:

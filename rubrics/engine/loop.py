@@ -65,7 +65,7 @@ class _Library:
 
     def running_loop(self) -> asyncio.AbstractEventLoop:
         with self.lock:
-            if self.loop is None:
+            if self.loop is None or self.thread is None or not self.thread.is_alive():
                 self.loop = asyncio.new_event_loop()
                 self.thread = threading.Thread(target=self._serve, args=(self.loop,), name="rubrics-loop", daemon=True)
                 self.thread.start()
@@ -103,12 +103,30 @@ def block(function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         context = copy_context()
         context.run(_ELSEWHERE.set, True)
         return library.workers.submit(lambda: context.run(asyncio.run, function(*args))).result()
-    future = asyncio.run_coroutine_threadsafe(function(*args), loop)
+    future = asyncio.run_coroutine_threadsafe(contained(function(*args)), loop)
     try:
         return future.result()
+    except Exit as exit:
+        raise exit.error from None
     except BaseException:
         future.cancel()
         raise
+
+
+class Exit(BaseException):
+    """Carries a SystemExit or KeyboardInterrupt out of a task: raised in one, they would end the loop for everybody."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+async def contained(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine on the library's loop."""
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise Exit(error) from None
 
 
 async def in_thread(function: Callable[..., T], *args: Any) -> T:
@@ -123,8 +141,15 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
             return context.run(function, *args)
         except StopIteration as error:  # a future refuses it, and its waiter would wait for ever
             raise carried(error) from error
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise Exit(error) from None
 
-    return await asyncio.wrap_future(_library.workers.submit(job))
+    try:
+        return await asyncio.wrap_future(_library.workers.submit(job))
+    except Exit as exit:
+        if threading.current_thread() is _library.thread:
+            raise
+        raise exit.error from None
 
 
 def carried(error: StopIteration) -> RuntimeError:
