@@ -40,7 +40,7 @@ class TrajectoryRubric(Rubric):
 
     Args:
         intermediate_reward: what it pays on each step before the end.
-        credit: how its score is spread over the steps (:mod:`rubrics.credit`); None is `Terminal()`, all on the last
+        credit: how its score is spread over the steps (`credit`); None is `Terminal()`, all on the last
             step.
     """
 
@@ -51,6 +51,8 @@ class TrajectoryRubric(Rubric):
             raise TypeError(f"{type(self).__name__} cannot be made: it has no score_trajectory(trajectory)")
         super().__init__()
         self.intermediate_reward = intermediate_reward
+        if credit is not None and (isinstance(credit, type) or not (callable(credit) and hasattr(credit, "conserves"))):
+            raise StructureError(f"{type(self).__name__}: credit is a strategy such as EqualSplit(), not {credit!r}")
         self._credit = credit
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -186,7 +186,7 @@ class Episode:
         return public(self._take(plan, action, observation, self._record)[0])
 
     async def astep(self, action: Any, observation: Any) -> float | Score | None:
-        """Like :meth:`step`, in async code."""
+        """Like `step`, in async code."""
         plan = self._rubric._compiled()
         return public((await self._take_async(plan, action, observation, self._record, False))[0])
 
@@ -194,7 +194,7 @@ class Episode:
         """Take a step that the tree could not score, for a host that cannot take it again since its state has moved on.
 
         The trajectory holds it with reward None, so delayed nodes and nodes that observe see it (one whose `observe`
-        raises does not). No node is evaluated. The end is read as in :meth:`step`; an episode that ends so is unscored.
+        raises does not). No node is evaluated. The end is read as in `step`; an episode that ends so is unscored.
 
         Raises:
             EpisodeOverError: after the end.
@@ -210,7 +210,7 @@ class Episode:
             self._commit(run, Unscored("the step could not be scored"))
 
     async def astep_unscored(self, action: Any, observation: Any) -> None:
-        """Like :meth:`step_unscored`, in async code."""
+        """Like `step_unscored`, in async code."""
         await self._take_unscored_async(self._rubric._compiled(), action, observation, False)
 
     def end(
@@ -242,7 +242,7 @@ class Episode:
     async def aend(
         self, status: End | None = None, *, truncated: bool = False, reason: str | None = None
     ) -> float | Score | None:
-        """Like :meth:`end`, in async code."""
+        """Like `end`, in async code."""
         return await self._end_async(self._rubric._compiled(), self._ending(status, truncated), reason, False)
 
     def abandon(self) -> None:

@@ -163,7 +163,7 @@ class Evaluation:
         return {node.path: node.score for node in self.nodes()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data that :meth:`from_dict` reads back exactly; ``usage`` is the node's own."""
+        """Plain data that `from_dict` reads back exactly; ``usage`` is the node's own."""
         return {
             "path": self.path,
             "kind": self.kind,
@@ -178,7 +178,7 @@ class Evaluation:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Evaluation:
-        """The evaluation that :meth:`to_dict` wrote."""
+        """The evaluation that `to_dict` wrote."""
         return cls(
             path=data["path"],
             kind=data["kind"],
@@ -201,20 +201,22 @@ class Evaluation:
     def __repr__(self) -> str:
         return f"<Evaluation {self.label()} nodes={sum(1 for _ in self.nodes())}>"
 
+    def _why(self) -> str:
+        return f"  {_visible(self.reason)}" if self.reason else ""
+
     def label(self) -> str:
         """One line: name, kind, score or status."""
         answer = self.status if self.score is None else f"{self.score:.4g}"
         if self.status == "pending":
             answer += " (pending)"
-        name = self.name
+        name = _visible(self.name)
         return f"{name}: {self.kind} = {answer}" if name else f"{self.kind} = {answer}"
 
     def __str__(self) -> str:
         lines: list[str] = []
 
         def draw(node: Evaluation, first: str, rest: str) -> None:
-            reason = f"  {node.reason}" if node.reason else ""
-            lines.append(f"{first}{node.label()}{reason}")
+            lines.append(f"{first}{node.label()}{node._why()}")
             for i, child in enumerate(node.children):
                 last = i == len(node.children) - 1
                 draw(child, rest + ("└── " if last else "├── "), rest + ("    " if last else "│   "))
@@ -231,8 +233,7 @@ class Evaluation:
 
         def draw(node: Evaluation, into: Tree | None) -> Tree:
             text = Text(node.label(), style=style[node.status])
-            if node.reason:
-                text.append(f"  {node.reason}", style="dim")
+            text.append(node._why(), style="dim")
             branch = Tree(text) if into is None else into.add(text)
             for child in node.children:
                 draw(child, branch)
@@ -242,6 +243,11 @@ class Evaluation:
 
     def __rich__(self) -> Tree:
         return self.tree()
+
+
+def _visible(text: str) -> str:
+    """Text of nodes for a terminal: control characters are spelled out, so that they cannot move the cursor."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def evaluation_of(error: BaseException) -> Evaluation | None:

@@ -47,7 +47,7 @@ class HookHandle:
 
 
 class Node:
-    """The tree half of :class:`~rubrics.Rubric`, with the habits of `nn.Module`."""
+    """The tree half of `Rubric`, with the habits of `nn.Module`."""
 
     state_fields: ClassVar[tuple[str, ...]] = ()
     """Attributes that `state_dict` holds, in the order in which they are loaded; their setters validate."""
@@ -183,8 +183,10 @@ class Node:
         for part in path.split("."):
             child = node._rubric_children.get(part)
             if child is None:
-                known = ", ".join(map(repr, node._rubric_children)) or "no children"
-                raise KeyError(f"no rubric {path!r}: {type(node).__name__} has no child {part!r}, only {known}")
+                known = ", ".join(map(repr, node._rubric_children)) or "none"
+                raise KeyError(
+                    f"no rubric {path!r}: {type(node).__name__} has no child {part!r}; its children: {known}"
+                )
             node = child
         return node
 
@@ -217,7 +219,7 @@ class Node:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load what :meth:`state_dict` gave; keys may be left out.
+        """Load what `state_dict` gave; keys may be left out.
 
         Raises:
             StateError: unknown keys or invalid values. Nothing was changed then.
@@ -306,7 +308,8 @@ class _Loading:
             node.__dict__.update(values)
             node._changed()
         if isinstance(error, Exception) and not isinstance(error, StateError):
-            raise StateError(f"{type(self.node).__name__}: {error}") from error
+            who = type(self.node).__name__
+            raise StateError(str(error) if str(error).startswith(f"{who}:") else f"{who}: {error}") from error
 
 
 def _load_override(function: F) -> F:

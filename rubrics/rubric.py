@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Rubric(Node):
     """One named judgement, or a tree of them. Subclasses write `forward(action, observation)`.
 
-    `forward` may be `async def`, and may return a float, int, bool, numpy scalar, :class:`~rubrics.Score`, or None for
+    `forward` may be `async def`, and may return a float, int, bool, numpy scalar, `Score`, or None for
     "could not be assessed". Children assigned as attributes register themselves. Inside a run `self.task` is the
     episode's task and `self.memory` the node's own dict for the episode.
 
@@ -154,7 +154,7 @@ class Rubric(Node):
         return record
 
     def evaluate_sync(self, action: Any, observation: Any, episode: Episode | None = None) -> Evaluation:
-        """Like :meth:`evaluate`, for sync code.
+        """Like `evaluate`, for sync code.
 
         A tree with async nodes runs on the library's own loop, also where one runs here.
         """
@@ -254,7 +254,7 @@ class Rubric(Node):
                 self._reset_tree()
 
     async def reset_async(self) -> None:
-        """Like :meth:`reset`; overrides of `reset_async` below are awaited."""
+        """Like `reset`; overrides of `reset_async` below are awaited."""
         with _Resetting(self) as first:
             if first:
                 await self._reset_tree_async()
@@ -412,14 +412,16 @@ def _asks_for_memory(function: Any) -> bool:
         function = function.fget
     function = inspect.unwrap(function)
     code = getattr(function, "__code__", None)
-    if code is None or "memory" not in code.co_names or not code.co_argcount:
-        return False
-    myself = code.co_varnames[0]
-    for before, now in itertools.pairwise(dis.get_instructions(code)):
-        loaded = before.argval[-1] if isinstance(before.argval, tuple) else before.argval
-        if now.opname == "LOAD_ATTR" and now.argval == "memory" and loaded == myself:
-            return True
-    return False
+    return code is not None and code.co_argcount > 0 and _reads_memory(code, code.co_varnames[0])
+
+
+def _reads_memory(code: Any, myself: str) -> bool:
+    if "memory" in code.co_names:
+        for before, now in itertools.pairwise(dis.get_instructions(code)):
+            loaded = before.argval[-1] if isinstance(before.argval, tuple) else before.argval
+            if now.opname == "LOAD_ATTR" and now.argval == "memory" and loaded == myself:
+                return True
+    return any(_reads_memory(inner, myself) for inner in code.co_consts if hasattr(inner, "co_code"))
 
 
 def _is_async_callable(value: Any) -> bool:

@@ -2,9 +2,9 @@
 
 A node has one of four outcomes, which are never confused:
 
-* **scored**: a finite ``float`` (or a :class:`Score`, a float that can explain itself);
+* **scored**: a finite ``float`` (or a `Score`, a float that can explain itself);
 * **pending**: a ``Score`` with ``pending=True``: a delayed node before the end, carrying its intermediate reward;
-* **unscored**: it could not be assessed. ``forward`` returns ``None`` or raises :class:`Unscored` with a reason;
+* **unscored**: it could not be assessed. ``forward`` returns ``None`` or raises `Unscored` with a reason;
 * **error**: an exception, which keeps its type and gains a note with the path of the node.
 
 Inside the engine an unscored outcome is an ``Unscored`` instance, so that its reason is not lost; a caller sees
@@ -35,7 +35,7 @@ class StateError(RubricError, ValueError):
 
 
 class CaseError(RubricError, LookupError):
-    """A :class:`~rubrics.Switch` was asked for a case that it does not have."""
+    """A `Switch` was asked for a case that it does not have."""
 
 
 class EpisodeError(RubricError, RuntimeError):

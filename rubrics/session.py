@@ -153,7 +153,7 @@ class Session(NodeView):
         self._episode = self._node.episode(task=task, initial=initial, **options)
 
     async def reset_async(self, task: Any = None, initial: Any = None, **options: Any) -> None:
-        """Like :meth:`reset`; overrides of `reset_async` in the tree are awaited."""
+        """Like `reset`; overrides of `reset_async` in the tree are awaited."""
         self.reset(task, initial, **options)
         for node in self._node._compiled().self_stateful:
             await node.reset_async()
@@ -167,7 +167,7 @@ class Session(NodeView):
         return await self._node.evaluate(action, observation, self.episode_now)
 
     def evaluate_sync(self, action: Any, observation: Any) -> Evaluation:
-        """Like :meth:`evaluate`, for sync code."""
+        """Like `evaluate`, for sync code."""
         return self._node.evaluate_sync(action, observation, self.episode_now)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, ClassVar, TypeAlias
 
@@ -17,6 +17,8 @@ Children: TypeAlias = "Sequence[Rubric] | Mapping[str, Rubric]"
 
 def named_children_of(rubrics: Children, who: str) -> dict[str, Rubric]:
     """Children by name: a mapping's keys, or `rubric_0`, `rubric_1`, … as in OpenEnv."""
+    if isinstance(rubrics, Rubric) or not isinstance(rubrics, (Mapping, Iterable)):
+        raise StructureError(f"{who}: children are given as a list or as a mapping, not as {rubrics!r}")
     if isinstance(rubrics, Mapping):
         named = dict(rubrics)
     else:
@@ -88,8 +90,29 @@ class Container(Holder):
         raise NotImplementedError
 
     def compiled(self) -> Callable[[list[Outcome]], Outcome]:
-        """`combine`, made ready for many calls; asked for once per change of the structure."""
-        return self.combine
+        """`combine`, made ready for many calls; asked for once per change of the structure.
+
+        Where a rule of a subclass gives a plain number, pending parts make it pending, unless `stop` says that they do
+        not matter.
+        """
+        if type(self).__module__.startswith("rubrics."):
+            return self.combine
+        combine, stop = self.combine, self.stop
+
+        def combined(values: list[Outcome]) -> Outcome:
+            try:
+                outcome = combine(values)
+            except TypeError as error:
+                for child, value in zip(self, values, strict=False):
+                    if isinstance(value, Unscored):
+                        error.add_note(f"child {child!r} is unscored: {value.reason or 'no reason given'}")
+                raise
+            plain = not isinstance(outcome, (Score, Unscored))
+            if plain and any(map(is_pending, values)) and not any(map(stop, values)):
+                return Score(outcome, pending=True)
+            return outcome
+
+        return combined
 
     def route(self, action: Any, observation: Any) -> str:
         """The name of the child to run."""

@@ -111,7 +111,7 @@ async def plainly(place: Place, function: Callable[..., Any], *args: Any) -> Any
 
 
 def failed(place: Place, error: Exception) -> Outcome:
-    """Like :func:`.sync.failed`, for exceptions that go on out of a coroutine."""
+    """Like `sync.failed`, for exceptions that go on out of a coroutine."""
     if isinstance(error, StopIteration):
         annotate(place, error)
         raise carried(error) from error
@@ -200,11 +200,12 @@ def delayed(place: Place) -> AsyncCall:
 def container(place: Place, recording: bool) -> AsyncCall:
     node: Any = place.node
     runs = [build(child, recording) for child in place.children]
+    combine = node.compiled()
 
     def settle(values: list[Outcome], last: list[Outcome | None]) -> Outcome:
         value: Outcome
         try:
-            value = sync.combined(node.combine(values), place)
+            value = sync.combined(combine(values), place)
         except Exception as error:
             value = failed(place, error)
         last[place.index] = value
@@ -247,16 +248,13 @@ def container(place: Place, recording: bool) -> AsyncCall:
 
     async def together(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
         values: list[Outcome | None] = [None] * len(runs)
-        threads = FRAME.get().run.lock is not None  # type: ignore[union-attr]
-        tasks: list[int] = []
+        tasks = [i for i, child in enumerate(place.children) if child.is_async]
         for i, child in enumerate(place.children):
-            if child.is_async or threads:
-                tasks.append(i)
-                continue
-            value = values[i] = sync.build(child, recording)(action, observation, last)
-            if node.stops and node.stop(value):
-                tasks = []
-                break
+            if not child.is_async:
+                value = values[i] = await runs[i](action, observation, last)
+                if node.stops and node.stop(value):
+                    tasks = []
+                    break
         if tasks:
             await all_of(node, runs, tasks, values, action, observation, last)
         if recording:

@@ -89,7 +89,7 @@ def _combine(
             break
     if missing:
         raise _Missing(missing)
-    return sync.combined(node.combine(values), place)
+    return sync.combined(node.compiled()(values), place)
 
 
 def _unreached(place: Place) -> Evaluation:
