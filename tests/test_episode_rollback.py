@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rubrics import EpisodeError, Fallback, Rubric, Session, Switch, Timeout, WeightedSum
+from rubrics import EpisodeError, Fallback, Rubric, Session, Switch, Threaded, Timeout, WeightedSum
 from tests.leaves import (
     ACTION,
     OBSERVATION,
@@ -284,7 +284,7 @@ class BlocksAndRemembers(Blocking):
         return answer
 
 
-@pytest.mark.parametrize("way", ["step", "evaluate_sync"])
+@pytest.mark.parametrize("way", WAYS)
 async def test_a_thread_that_a_failed_step_left_behind_writes_nowhere(way: str) -> None:
     leaf = BlocksAndRemembers(0.5)
 
@@ -293,7 +293,7 @@ async def test_a_thread_that_a_failed_step_left_behind_writes_nowhere(way: str) 
             await until(leaf.entered.is_set)
             raise Boom
 
-    session = started(named(judged=Judged(0.5), leaf=leaf, fails=FailsMeanwhile()))
+    session = started(named(judged=Judged(0.5), leaf=Threaded(leaf), fails=FailsMeanwhile()))
     before = state(session)
     with pytest.raises(Boom):
         await take(session, way)

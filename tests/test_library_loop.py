@@ -170,7 +170,7 @@ async def test_awaited_the_tree_runs_in_the_context_of_the_caller() -> None:
     assert await asyncio.gather(*(ask(f"caller {i}") for i in range(10))) == [1.0] * 10
 
 
-def test_blocking_leaves_block_each_other_only_when_awaited() -> None:
+def test_threaded_leaves_block_nobody_there_either() -> None:
     one, two = Blocking(), Blocking()
 
     class Frees(Rubric):
@@ -180,7 +180,8 @@ def test_blocking_leaves_block_each_other_only_when_awaited() -> None:
             two.release.set()
             return 1.0
 
-    assert in_time(halves(one, two, Frees()).evaluate_sync, ACTION, OBSERVATION).score == 1.0
+    tree = halves(Threaded(one), Threaded(two), Frees())
+    assert in_time(tree.evaluate_sync, ACTION, OBSERVATION).score == 1.0
 
 
 @pytest.mark.parametrize("where", ["leaf", "hook", "observe", "threaded", "custom"])

@@ -44,6 +44,7 @@ def halves(*children: Rubric) -> WeightedSum:
 
 
 GROUPS = [halves, AllOf, AnyOf, Product]
+AWAITED = ("call", "evaluate")
 
 
 async def noted(notes: list[Any], note: Any) -> None:
@@ -266,16 +267,18 @@ async def test_siblings_are_cancelled_and_awaited_when_all_of_is_decided(driver:
     assert [one.started, one.cancelled, two.started, two.cancelled] == [1, 1, 1, 1]
 
 
+@pytest.mark.parametrize("driver", AWAITED)
 @pytest.mark.parametrize("make", GROUPS)
-async def test_a_plain_child_that_raises_comes_before_the_async_ones(make: Callable[..., Rubric]) -> None:
+async def test_a_plain_child_that_raises_comes_before_the_async_ones(make: Callable[..., Rubric], driver: str) -> None:
     judge = Hanging()
-    assert await outcome(make(judge, Fixed(Boom())), "call") == ("error", Boom)
+    assert await outcome(make(judge, Fixed(Boom())), driver) == ("error", Boom)
     assert judge.started == 0
 
 
-async def test_a_cheap_check_that_decides_comes_before_the_judge() -> None:
+@pytest.mark.parametrize("driver", AWAITED)
+async def test_a_cheap_check_that_decides_comes_before_the_judge(driver: str) -> None:
     judge = Hanging()
-    assert await outcome(AllOf(judge, Fixed(0.0)), "call") == ("scored", 0.0)
+    assert await outcome(AllOf(judge, AsyncFixed(Boom()), Fixed(0.0)), driver) == ("scored", 0.0)
     assert judge.started == 0
 
 

@@ -109,7 +109,7 @@ class Container(Holder):
                 raise
             plain = not isinstance(outcome, (Score, Unscored))
             if plain and any(map(is_pending, values)) and not any(map(stop, values)):
-                return Score(outcome, pending=True)
+                return Score(outcome, pending=True)  # type: ignore[arg-type]
             return outcome
 
         return combined

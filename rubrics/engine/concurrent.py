@@ -1,9 +1,8 @@
 """The async driver: closures whose call is a coroutine for an outcome.
 
-Children of a concurrent container that are sync run first, in order (so that a cheap check that decides, or raises,
-never
-pays for a judge); the async ones then run as tasks. None of them outlives the call: when one raises, or the container
-is decided, the others are cancelled and awaited.
+Children of a concurrent container that are sync run first, one after the other, so that a cheap check that decides, or
+raises, never pays for a judge. The async ones then run as tasks. None of them outlives the call: when one raises, or
+the container is decided, the others are cancelled and awaited.
 """
 
 from __future__ import annotations

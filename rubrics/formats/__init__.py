@@ -10,9 +10,14 @@ A record that cannot be read is reported with its file and line and never hides 
 is one function with a decorator, see `reader`.
 """
 
+from typing import TYPE_CHECKING
+
 from rubrics.formats.parsing import FormatError, FormatProblem, Parsed
 from rubrics.formats.registry import Reader, formats, read, reader
 from rubrics.formats.source import Source
+
+if TYPE_CHECKING:
+    from rubrics.formats.jsonl import write_jsonl
 
 __all__ = ["FormatError", "FormatProblem", "Parsed", "Reader", "Source", "formats", "read", "reader", "write_jsonl"]
 
