@@ -17,35 +17,18 @@ from typing import Any
 from rubrics.engine import sync
 from rubrics.engine.frames import FRAME, Frame, Outcomes, annotate
 from rubrics.engine.loop import carried, contained, in_thread
-from rubrics.engine.plan import CONTAINER, CUSTOM, DELAYED, AsyncCall, Place, SyncCall
+from rubrics.engine.plan import AsyncCall, Layers, Place, SyncCall, layered
 from rubrics.evaluation import Evaluation
 from rubrics.score import Outcome, Unscored, checked, public
 
 
 def build(place: Place, recording: bool) -> AsyncCall:
     """The async closure of any place, built on first use."""
-    key = "async recorded" if recording else "async bare"
-    call: AsyncCall | None = place.runs.get(key)
+    if place.is_async:
+        return layered(place, recording, "async", _LAYERS)  # type: ignore[no-any-return]
+    call: AsyncCall | None = place.runs.get(("hop", recording))
     if call is None:
-        if not place.is_async:
-            call = hop(place, recording)
-            place.runs[key] = call
-            return call
-        if place.kind == CONTAINER:
-            call = container(place, recording)
-        elif place.kind == DELAYED:
-            call = delayed(place)
-        elif place.kind == CUSTOM:
-            call = custom(place)
-        else:
-            call = leaf(place)
-        if place.node._forward_pre_hooks or place.node._forward_hooks:
-            call = hooked(place, call)
-        if recording:
-            call = recorded(place, call)
-        if place.remembered:
-            call = remembered(place, call)
-        place.runs[key] = call
+        call = place.runs["hop", recording] = hop(place, recording)
     return call
 
 
@@ -396,3 +379,6 @@ def remembered(place: Place, inner: AsyncCall) -> AsyncCall:
         return value  # type: ignore[no-any-return]
 
     return call
+
+
+_LAYERS = Layers(leaf, container, custom, delayed, hooked, recorded, remembered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from rubrics.score import Outcome, StructureError
 
@@ -61,7 +61,7 @@ class Place:
         self.delays = node._is_delayed()
         self.remembered = False
         self.descendants: dict[int, Place] = {}
-        self.runs: dict[str, Any] = {}
+        self.runs: dict[tuple[str, bool], Any] = {}
 
     def who(self) -> str:
         """How messages name this node."""
@@ -163,3 +163,37 @@ class Plan:
     def note_latest(self) -> None:
         """Nodes that are in several trees answer `last_score` from the one that ran last."""
         LATEST[0] = self.stamp = tick()
+
+
+class Layers(NamedTuple):
+    """What a driver makes of the kinds of nodes, and what it wraps around them; each gives a closure for a place."""
+
+    leaf: Callable[[Place], Any]
+    container: Callable[[Place, bool], Any]
+    custom: Callable[[Place], Any]
+    delayed: Callable[[Place], Any]
+    hooked: Callable[[Place, Any], Any]
+    recorded: Callable[[Place, Any], Any]
+    remembered: Callable[[Place, Any], Any]
+
+
+def layered(place: Place, recording: bool, driver: str, layers: Layers) -> Any:
+    """The closure of a place: what its kind does, in hooks, a recorder and a memo where it needs them."""
+    call = place.runs.get((driver, recording))
+    if call is None:
+        if place.kind == CONTAINER:
+            call = layers.container(place, recording)
+        elif place.kind == DELAYED:
+            call = layers.delayed(place)
+        elif place.kind == CUSTOM:
+            call = layers.custom(place)
+        else:
+            call = layers.leaf(place)
+        if place.node._forward_pre_hooks or place.node._forward_hooks:
+            call = layers.hooked(place, call)
+        if recording:
+            call = layers.recorded(place, call)
+        if place.remembered:
+            call = layers.remembered(place, call)
+        place.runs[driver, recording] = call
+    return call

@@ -9,32 +9,14 @@ from time import perf_counter
 from typing import Any
 
 from rubrics.engine.frames import FRAME, Frame, Run, annotate
-from rubrics.engine.plan import CONTAINER, CUSTOM, DELAYED, Place, SyncCall
+from rubrics.engine.plan import Layers, Place, SyncCall, layered
 from rubrics.evaluation import Evaluation
 from rubrics.score import InvalidScoreError, Outcome, Score, Unscored, checked, is_pending, public
 
 
 def build(place: Place, recording: bool) -> SyncCall:
     """The closure of a place whose subtree is sync, built on first use."""
-    key = "recorded" if recording else "bare"
-    call: SyncCall | None = place.runs.get(key)
-    if call is None:
-        if place.kind == CONTAINER:
-            call = container(place, [build(child, recording) for child in place.children], recording)
-        elif place.kind == DELAYED:
-            call = delayed(place)
-        elif place.kind == CUSTOM:
-            call = custom(place)
-        else:
-            call = leaf(place)
-        if place.node._forward_pre_hooks or place.node._forward_hooks:
-            call = hooked(place, call)
-        if recording:
-            call = recorded(place, call)
-        if place.remembered:
-            call = remembered(place, call)
-        place.runs[key] = call
-    return call
+    return layered(place, recording, "sync", _LAYERS)  # type: ignore[no-any-return]
 
 
 def observe(place: Place, action: Any, observation: Any) -> None:
@@ -90,8 +72,9 @@ def leaf(place: Place) -> SyncCall:
     return call
 
 
-def container(place: Place, runs: list[SyncCall], recording: bool) -> SyncCall:
+def container(place: Place, recording: bool) -> SyncCall:
     node: Any = place.node
+    runs = [build(child, recording) for child in place.children]
     index, stop, combine = place.index, node.stop, node.compiled()
 
     def settle(values: list[Outcome], last: list[Outcome | None]) -> Outcome:
@@ -144,22 +127,6 @@ def container(place: Place, runs: list[SyncCall], recording: bool) -> SyncCall:
             return settle(values, last)
 
         return ordered
-
-    if len(runs) == 1:
-        only = runs[0]
-
-        def single(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
-            value: Any
-            try:
-                value = combine([only(action, observation, last)])
-                if value.__class__ is not float or value - value != 0.0:
-                    value = combined(value, place)
-            except Exception as error:
-                value = failed(place, error)
-            last[index] = value
-            return value  # type: ignore[no-any-return]
-
-        return single
 
     def every(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
         value: Any
@@ -454,3 +421,6 @@ def recall(outer: Frame, place: Place, entry: tuple[Any, ...], last: list[Outcom
         raise value.error
     last[place.index] = value
     return value  # type: ignore[no-any-return]
+
+
+_LAYERS = Layers(leaf, container, custom, delayed, hooked, recorded, remembered)
