@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from collections import deque
 from collections.abc import Callable
 from statistics import median
 from types import ModuleType, SimpleNamespace
@@ -22,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import rubrics as ours
+from rubrics.rescoring import rescore
 
 ACTION, OBSERVATION = SimpleNamespace(text="move"), SimpleNamespace(text="board", done=False)
 DONE = SimpleNamespace(text="board", done=True)
@@ -217,7 +219,7 @@ def memory() -> Table:
 
 
 def growth(kit: Kit) -> Table:
-    """Cost against size: nodes of a tree, steps of an episode."""
+    """Cost against size: nodes of a tree, steps of an episode, rows of a rescoring."""
     table = Table("growth", "size", "time", "per unit")
     for depth in (1, 2, 3, 4, 5, 6, 7):
         tree = kit.deep(depth)
@@ -227,6 +229,14 @@ def growth(kit: Kit) -> Table:
     for steps in (100, 1_000, 10_000, 100_000):
         t = median(seconds(episode_steps(kit.won(), steps), 1) for _ in range(5))
         table.add_row("steps", str(steps), f"{t * 1e3:.2f} ms", f"{t / steps * 1e9:.0f} ns")
+    tree = ours.Sequential(kit.total([kit.fixed(0.8) for _ in range(10)]), kit.won())
+    for rows in (100, 1_000, 10_000):
+        runs = [
+            ours.Trajectory(str(i), steps=[ours.Step({"move": 1}, {"done": False})] * 5, end="terminated")
+            for i in range(rows)
+        ]
+        t = seconds(lambda: deque(rescore(runs, tree), maxlen=0), 1)  # noqa: B023 (called at once)
+        table.add_row("rescored rows of 5 steps, 13 nodes", str(rows), f"{t:.2f} s", f"{t / rows * 1e6:.0f} µs")
     return table
 
 

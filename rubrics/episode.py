@@ -141,7 +141,8 @@ class Episode:
                 ended = False
                 run: Any = self._run
                 journal = self._journal
-                journal.pairs.append((action, observation))
+                journal.actions.append(action)
+                journal.observations.append(observation)
                 if self._pays is not None:
                     outcome = self._pays._intermediate
                     if outcome is not self._paid:
@@ -394,8 +395,7 @@ class Episode:
         # The record of the last step tells how much of a delayed score reached the root.
         run, frame = self._a_run(plan, recording or (ending is not None and plan.delays), threads)
         run.ending = ending
-        self._journal.pairs.append((action, observation))
-        self._journal.inside = True
+        self._journal.begin(action, observation)
         token = FRAME.set(frame)
         try:
             yield run, action, observation
@@ -450,8 +450,7 @@ class Episode:
             self._close(run.ending, run.record)
 
     def _roll_back(self, run: Run, error: BaseException) -> None:
-        self._journal.pairs.pop()
-        self._journal.undo()
+        self._journal.drop()
         let_go(error, run.record)
 
     def _close(self, status: Any, record: Evaluation | None) -> None:
@@ -491,7 +490,7 @@ class Episode:
         self._journal.inside = True
         token = FRAME.set(Frame(run))
         try:
-            yield run, *self._journal.pairs[-1]
+            yield run, self._journal.actions[-1], self._journal.observations[-1]
         except BaseException as error:
             self._journal.undo()
             let_go(error, run.record)

@@ -18,14 +18,27 @@ class Journal:
     """The trajectory of one episode, with what single nodes saw differently, remember and made of it.
 
     Attributes:
-        pairs: (action, observation) of each step, the one in progress included.
+        actions, observations: of each step, the one in progress included. Two lists, since a pair for every step would
+            keep the garbage collector busy in long episodes.
         inside: whether a step is in progress, so that changes can be undone.
     """
 
-    __slots__ = ("_calls", "_lists", "_memory", "_scores", "_seen", "_touched", "_undo", "inside", "pairs")
+    __slots__ = (
+        "_calls",
+        "_lists",
+        "_memory",
+        "_scores",
+        "_seen",
+        "_touched",
+        "_undo",
+        "actions",
+        "inside",
+        "observations",
+    )
 
     def __init__(self) -> None:
-        self.pairs: list[Pair] = []
+        self.actions: list[Any] = []
+        self.observations: list[Any] = []
         self.inside = False
         self._memory: dict[int, tuple[Rubric, dict[str, Any]]] = {}
         self._seen: dict[int, dict[int, Pair]] = {}
@@ -35,6 +48,23 @@ class Journal:
         self._undo: list[Callable[[], None]] = []
         self._touched: set[tuple[str, int]] = set()
 
+    @property
+    def pairs(self) -> list[Pair]:
+        """(action, observation) of each step."""
+        return list(zip(self.actions, self.observations, strict=True))
+
+    def begin(self, action: Any, observation: Any) -> None:
+        """A step is in progress."""
+        self.actions.append(action)
+        self.observations.append(observation)
+        self.inside = True
+
+    def drop(self) -> None:
+        """The step in progress failed: all is as it was before it."""
+        self.actions.pop()
+        self.observations.pop()
+        self.undo()
+
     def keep(self) -> None:
         """The step is done: its changes stay."""
         self.inside = False
@@ -43,7 +73,7 @@ class Journal:
             self._touched.clear()
 
     def undo(self) -> None:
-        """The step failed: all is as it was before it."""
+        """What nodes did since the last step is undone."""
         for undo in reversed(self._undo):
             undo()
         self.keep()
@@ -75,18 +105,18 @@ class Journal:
             return [(action, observation) for _, action, observation in self._calls.get(key, ())]
         seen = self._seen.get(key)
         if not seen:
-            return list(self.pairs)
+            return self.pairs
         return [seen.get(t, pair) for t, pair in enumerate(self.pairs)]
 
     def steps_of(self, node: Rubric) -> list[int]:
         """The steps that those pairs belong to."""
         if node.sees == "calls" and id(node) not in self._lists:
             return [t for t, _, _ in self._calls.get(id(node), ())]
-        return list(range(len(self.pairs)))
+        return list(range(len(self.actions)))
 
     def saw(self, node: Rubric, action: Any, observation: Any) -> None:
         """A delayed node was called with this pair."""
-        t = len(self.pairs) - 1
+        t = len(self.actions) - 1
         if node.sees == "calls":
             calls = self._calls.setdefault(id(node), [])
             if calls and calls[-1][0] == t:
@@ -95,8 +125,7 @@ class Journal:
                 self._undo.append(_Shorten(calls))
                 calls.append((t, action, observation))
             return
-        own = self.pairs[t]
-        if own[0] is not action or own[1] is not observation:
+        if self.actions[t] is not action or self.observations[t] is not observation:
             seen = self._seen.setdefault(id(node), {})
             self._undo.append(_PutBack(seen, t, seen.get(t)))
             seen[t] = (action, observation)

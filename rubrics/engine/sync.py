@@ -272,8 +272,7 @@ def delayed(place: Place) -> SyncCall:
     def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
         run: Run = last.run  # type: ignore[attr-defined]
         journal = run.episode._journal  # type: ignore[union-attr]
-        own = journal.pairs[-1]
-        if own[0] is not action or own[1] is not observation or node.sees == "calls":
+        if journal.actions[-1] is not action or journal.observations[-1] is not observation or node.sees == "calls":
             journal.saw(node, action, observation)
         value: Any
         if run.ending is None:
