@@ -422,7 +422,7 @@ class Episode:
             self._run, self._frame = run, frame
             if not (plan.is_async or plan.observers or self._record or self._snapshot):
                 self._quick, self._root = plan, sync.build(plan.root, False)
-                self._pays = plan.root.node if plan.only_pays else None
+                self._pays = plan.root.node if plan.only_pays and plan.root.node.sees == "steps" else None
         return run, frame
 
     def _adopt(self, plan: Plan) -> None:

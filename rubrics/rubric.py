@@ -208,8 +208,7 @@ class Rubric(Node):
             initial: the first observation.
             record: keep the Evaluation of every step.
             snapshot: True to deep-copy every action and observation (or a function that copies one), so that a later
-                change
-                of an object does not rewrite the trajectory. By default the trajectory refers to the objects given.
+                change of an object does not rewrite the trajectory. By default it refers to the objects given.
             reduction: overrides the tree's.
             id: a name for the episode; a random one by default.
 

@@ -199,6 +199,17 @@ def test_a_parent_that_routes_moves_sets_sees_to_calls() -> None:
     assert tree.black.scorings == 0
 
 
+@pytest.mark.parametrize("record", [False, True])
+def test_a_root_that_sees_calls_sees_every_step(record: bool) -> None:
+    root = Judged(1.0)
+    root.sees = "calls"
+    episode = root.episode(record=record)
+    for i in range(3):
+        episode.step(i, running())
+    episode.step(3, done())
+    assert [[action for action, _ in seen] for seen in root.seen] == [[0, 1, 2, 3]]
+
+
 def test_by_default_it_sees_every_step_and_the_pairs_it_was_called_with() -> None:
     tree = Routes("steps")
     episode = tree.episode()
