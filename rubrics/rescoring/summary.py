@@ -97,9 +97,9 @@ class Summary:
         text = f"{self.statuses.total()} trajectories: {', '.join(parts) or 'none'}"
         if self.recorded_mean is not None:
             moved = ", ".join(f"{self.moved[way]} {way}" for way in ("up", "down", "same"))
-            text += f"\nreward: recorded mean {self.recorded_mean:.3f}, new mean {self.new_mean:.3f} ({moved})"
+            text += f"\nepisode reward: recorded mean {self.recorded_mean:.3f}, new mean {self.new_mean:.3f} ({moved})"
         elif self.rewards.mean is not None:
-            text += f"\nreward: mean {self.rewards.mean:.3f} (none was recorded)"
+            text += f"\nepisode reward: mean {self.rewards.mean:.3f} (none was recorded)"
         return text
 
     def table(self) -> Table:

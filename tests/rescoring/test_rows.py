@@ -113,7 +113,7 @@ def test_means_are_over_what_was_scored() -> None:
     assert summary.new_mean == pytest.approx(2.0 / 3)
     assert summary.describe().splitlines() == [
         "6 trajectories: 3 scored, 1 unscored, 1 unfinished, 1 error",
-        "reward: recorded mean 0.567, new mean 0.667 (1 up, 1 down, 1 same)",
+        "episode reward: recorded mean 0.567, new mean 0.667 (1 up, 1 down, 1 same)",
     ]
 
 
