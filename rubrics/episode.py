@@ -14,14 +14,14 @@ from rubrics.engine import concurrent, sync
 from rubrics.engine.frames import FRAME, Frame, Outcomes, Run, let_go
 from rubrics.engine.journal import Journal, Pair
 from rubrics.engine.loop import block
-from rubrics.engine.plan import LATEST
+from rubrics.engine.quick import Step as QuickStep, quick_step
 from rubrics.evaluation import Evaluation
 from rubrics.score import EpisodeError, EpisodeOverError, Outcome, Score, Unscored, is_pending, public
 from rubrics.step_rewards import StepRewards, reduced, spread
-from rubrics.trajectory import End, Reduction, Step, Trajectory, end_reader, read_end
+from rubrics.trajectory import End, Reduction, Step, Trajectory, read_end
 
 if TYPE_CHECKING:
-    from rubrics.engine.plan import Plan, SyncCall
+    from rubrics.engine.plan import Plan
     from rubrics.rubric import Rubric
 
 
@@ -49,16 +49,10 @@ class Episode:
         "_last",
         "_lock",
         "_memo",
-        "_kind",
-        "_paid",
-        "_paid_amount",
-        "_pays",
         "_plan",
         "_quick",
-        "_reads_end",
         "_record",
         "_rewards",
-        "_root",
         "_rubric",
         "_run",
         "_snapshot",
@@ -96,13 +90,7 @@ class Episode:
         self._plan: Plan | None = None
         self._run: Run | None = None
         self._frame: Frame | None = None
-        self._quick: Plan | None = None
-        self._root: SyncCall | None = None
-        self._pays: Any = None
-        self._paid: Score | None = None
-        self._paid_amount = 0.0
-        self._kind: type | None = None
-        self._reads_end: Callable[[Any], End | None] = read_end
+        self._quick: QuickStep | None = None
         self._journal = Journal()
         self._emitted: list[float | None] = []
         self._last: list[Outcome | None] | None = None
@@ -128,57 +116,8 @@ class Episode:
             EpisodeOverError: after the end.
             Exception: whatever a node raises, with a note that names the node.
         """
-        plan = self._quick
-        if plan is None or plan is not self._rubric._plan or not self._lock.acquire(False):
-            return self._step_carefully(action, observation)
-        # _take for the common case, written out: a sync tree, not recorded, whose run can be used for every step.
-        ended = True
-        try:
-            kind = observation.__class__
-            if kind is not self._kind:
-                self._kind, self._reads_end = kind, end_reader(kind)
-            if self._reads_end(observation) is None:
-                ended = False
-                run: Any = self._run
-                journal = self._journal
-                journal.actions.append(action)
-                journal.observations.append(observation)
-                if self._pays is not None:
-                    outcome = self._pays._intermediate
-                    if outcome is not self._paid:
-                        self._paid, self._paid_amount = outcome, float(outcome)
-                    self._emitted.append(self._paid_amount)
-                    self._last = plan.last = [outcome]
-                else:
-                    last = run.last = Outcomes(plan.blank)  # a new list, as the old one is what the last step answered
-                    last.run = run
-                    if run.memo is not None:
-                        run.memo = {}
-                    journal.inside = True
-                    token = FRAME.set(self._frame)
-                    try:
-                        outcome = self._root(action, observation, last)  # type: ignore[misc]
-                    except BaseException as error:
-                        self._roll_back(run, error)
-                        raise
-                    finally:
-                        FRAME.reset(token)
-                    journal.keep()
-                    self._memo = run.memo
-                    if outcome.__class__ is float:
-                        self._emitted.append(outcome)
-                    else:
-                        self._emitted.append(None if isinstance(outcome, Unscored) else float(outcome))
-                    self._last = plan.last = last.copy()
-                if plan.overlaps and LATEST[0] != plan.stamp:
-                    plan.note_latest()
-        finally:
-            self._lock.release()
-            if self._waiters:
-                self._wake()
-        if ended:
-            return self._step_carefully(action, observation)
-        return None if outcome.__class__ is Unscored else outcome
+        quick = self._quick
+        return self._step_carefully(action, observation) if quick is None else quick(action, observation)
 
     def _step_carefully(self, action: Any, observation: Any) -> float | Score | None:
         plan = self._rubric._compiled()
@@ -421,8 +360,9 @@ class Episode:
         if not (plan.nests or plan.threaded or recording or threads):
             self._run, self._frame = run, frame
             if not (plan.is_async or plan.observers or self._record or self._snapshot):
-                self._quick, self._root = plan, sync.build(plan.root, False)
-                self._pays = plan.root.node if plan.only_pays and plan.root.node.sees == "steps" else None
+                self._quick = quick_step(self, plan, run, frame)
+                if self._rubric._default is self:
+                    self._rubric.__dict__["_call"] = None  # to be asked for again
         return run, frame
 
     def _adopt(self, plan: Plan) -> None:
@@ -431,7 +371,12 @@ class Episode:
             node._claim(self)
         self._plan = plan
         self._memo = None  # its keys are of the plan before
-        self._run = self._frame = self._quick = self._root = None
+        self._forget_run()
+
+    def _forget_run(self) -> None:
+        self._run = self._frame = self._quick = None
+        if self._rubric._default is self:
+            self._rubric.__dict__["_call"] = None
 
     def release(self) -> None:
         """Let go of nodes that keep state on themselves, so that another episode can have them."""
@@ -456,7 +401,8 @@ class Episode:
     def _close(self, status: Any, record: Evaluation | None) -> None:
         self.status = status
         self.final = record
-        self._memo = self._run = self._frame = self._quick = self._root = None
+        self._memo = None
+        self._forget_run()
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

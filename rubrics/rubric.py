@@ -123,7 +123,7 @@ class Rubric(Node):
         call: Callable[[Any, Any], Any]
         if plan.stateful or self._default is not None:
             episode = self.default_episode
-            call = episode.astep if plan.is_async else episode.step
+            call = episode.astep if plan.is_async else episode._quick or episode.step
         else:
             call = running.caller(plan)
         if not plan.overlaps:  # a node of one tree only is called as its root, or by a forward that holds it
