@@ -12,7 +12,7 @@ from rubrics.engine.frames import FRAME
 from rubrics.engine.journal import Pair
 from rubrics.engine.plan import CUSTOM, DELAYED
 from rubrics.episode import Episode
-from rubrics.node import definer
+from rubrics.node import definer, has_class_forward
 from rubrics.rubric import Rubric
 from rubrics.score import (
     CreditError,
@@ -177,7 +177,7 @@ class TrajectoryRubric(Rubric):
         return type(self).compute_step_rewards is TrajectoryRubric.compute_step_rewards and self.credit.conserves
 
     def _kind(self) -> str:
-        return DELAYED if type(self).forward is TrajectoryRubric.forward and "forward" not in self.__dict__ else CUSTOM
+        return DELAYED if type(self).forward is TrajectoryRubric.forward and has_class_forward(self) else CUSTOM
 
     def _is_delayed(self) -> bool:
         return True

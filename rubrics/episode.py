@@ -362,7 +362,7 @@ class Episode:
             if not (plan.is_async or plan.observers or self._record or self._snapshot):
                 self._quick = quick_step(self, plan, run, frame)
                 if self._rubric._default is self:
-                    self._rubric.__dict__["_call"] = None  # to be asked for again
+                    self._rubric._set(_call=None)  # to be asked for again
         return run, frame
 
     def _adopt(self, plan: Plan) -> None:
@@ -376,7 +376,7 @@ class Episode:
     def _forget_run(self) -> None:
         self._run = self._frame = self._quick = None
         if self._rubric._default is self:
-            self._rubric.__dict__["_call"] = None
+            self._rubric._set(_call=None)
 
     def release(self) -> None:
         """Let go of nodes that keep state on themselves, so that another episode can have them."""

@@ -65,7 +65,12 @@ class Node:
             setattr(cls, "load_state_dict", _load_override(load))  # noqa: B010
 
     def __init__(self) -> None:
-        self.__dict__.update(_fresh())
+        self._set(**_fresh())
+
+    def _set(self, **values: Any) -> None:
+        """Set attributes of the base class. (Not by way of `__dict__`, which would make every later access slower.)"""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
         if name in _INTERNAL:
@@ -90,9 +95,9 @@ class Node:
                         return
                     break
             self._register(name, cast("Rubric", value))
-            self.__dict__[name] = value
+            object.__setattr__(self, name, value)
             return
-        children = self.__dict__.get("_rubric_children", ())
+        children = self._rubric_children if is_initialised(self) else ()
         if name in children and self.__dict__.get(name) is children[name]:
             self._unregister(name)
         elif name == "forward" or name == "is_async":
@@ -100,7 +105,7 @@ class Node:
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        if name in self.__dict__.get("_rubric_children", ()):
+        if is_initialised(self) and name in self._rubric_children:
             self._unregister(name)
         else:
             object.__delattr__(self, name)
@@ -114,9 +119,9 @@ class Node:
 
     def _register(self, name: str, child: Rubric) -> None:
         who = type(self).__name__
-        if "_rubric_children" not in self.__dict__:
+        if not is_initialised(self):
             raise StructureError(f"{who}.__init__ must call super().__init__() before it assigns child {name!r}")
-        if "_rubric_children" not in child.__dict__:
+        if not is_initialised(child):
             raise StructureError(f"{type(child).__name__}.__init__ must call super().__init__() before anything else")
         if not isinstance(name, str) or not name or "." in name:
             raise StructureError(f"{who}: a child's name is a non-empty string without a dot, not {name!r}")
@@ -254,7 +259,7 @@ class Node:
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.state_fields)
 
     def __repr__(self) -> str:
-        if "_rubric_children" not in self.__dict__:
+        if not is_initialised(self):
             return f"<{type(self).__name__}, without super().__init__()>"
         lines = [f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in self._rubric_children.items()]
         head = f"{type(self).__name__}({self.extra_repr()}"
@@ -319,6 +324,20 @@ def _load_override(function: F) -> F:
             function(self, state)
 
     return cast("F", load_state_dict)
+
+
+def is_initialised(node: Node) -> bool:
+    """Whether `Rubric.__init__` ran."""
+    try:
+        object.__getattribute__(node, "_rubric_children")
+    except AttributeError:
+        return False
+    return True
+
+
+def has_class_forward(node: Any) -> bool:
+    """Whether the node's `forward` is that of its class, and not one set on the object."""
+    return getattr(node.forward, "__func__", None) is type(node).forward
 
 
 def definer(cls: type, name: str) -> type:

@@ -18,7 +18,7 @@ from rubrics.engine.loop import block
 from rubrics.engine.plan import CUSTOM, LEAF, Plan
 from rubrics.episode import Episode
 from rubrics.evaluation import Evaluation
-from rubrics.node import Node, definer, is_ours
+from rubrics.node import Node, definer, has_class_forward, is_initialised, is_ours
 from rubrics.score import EpisodeError, Score, StructureError, public
 from rubrics.trajectory import Reduction
 
@@ -127,14 +127,14 @@ class Rubric(Node):
         else:
             call = running.caller(plan)
         if not plan.overlaps:  # a node of one tree only is called as its root, or by a forward that holds it
-            self.__dict__["_call"] = call
+            self._set(_call=call)
         return call(action, observation)
 
     def _set_default(self, episode: Episode | None) -> None:
         before = self._default
         if before is not None:
             before.release()
-        self.__dict__.update(_default=episode, _call=None)
+        self._set(_default=episode, _call=None)
 
     async def evaluate(self, action: Any, observation: Any, episode: Episode | None = None) -> Evaluation:
         """Score one step and return the whole record.
@@ -341,28 +341,28 @@ class Rubric(Node):
 
     def _changed(self) -> None:
         """Forget what was compiled, here and above."""
-        if "_parents" not in self.__dict__:
+        if not is_initialised(self):
             return
         if self._plan is not None:
-            self.__dict__["_previous"] = self._plan
-        self.__dict__.update(_plan=None, _call=None)
+            self._set(_previous=self._plan)
+        self._set(_plan=None, _call=None)
         for ref in self._parents:
             parent = ref()
             if parent is not None:
                 parent._changed()
 
     def _compiled(self) -> Plan:
-        plan = self.__dict__.get("_plan")
+        plan = self._plan
         if plan is None:
             plan = Plan(self, self._previous)
-            self.__dict__.update(_plan=plan, _previous=None)
+            self._set(_plan=plan, _previous=None)
         return cast("Plan", plan)
 
     def _kind(self) -> str:
         return CUSTOM if self._rubric_children else LEAF
 
     def _own_async(self) -> bool:
-        forward = self.__dict__.get("forward")
+        forward = None if has_class_forward(self) else self.forward
         hooks = (*self._forward_hooks.values(), *self._forward_pre_hooks.values(), getattr(self, "observe", None))
         own = self.is_async if forward is None else inspect.iscoroutinefunction(forward)
         return own or any(_is_async_callable(hook) for hook in hooks)
@@ -395,11 +395,11 @@ class Rubric(Node):
                 f"{type(self).__name__} keeps state on itself (it overrides reset), so it can serve one episode at a "
                 "time, and one is in progress; keep the state in self.memory, or copy the tree for each episode"
             )
-        self.__dict__["_owner"] = weakref.ref(episode)
+        self._set(_owner=weakref.ref(episode))
 
     def _let_go(self, episode: Episode) -> None:
         if self._owner is not None and self._owner() is episode:
-            self.__dict__["_owner"] = None
+            self._set(_owner=None)
 
     def _validate_structure(self) -> None:
         """Raise StructureError where children and configuration do not fit; called when the tree is compiled."""

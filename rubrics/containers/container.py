@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from rubrics.engine.frames import FRAME
 from rubrics.engine.plan import CONTAINER, CUSTOM
+from rubrics.node import has_class_forward
 from rubrics.rubric import Rubric
 from rubrics.score import Outcome, Score, StructureError, Unscored, is_pending
 
@@ -159,7 +160,7 @@ class Container(Holder):
         return outcome
 
     def _kind(self) -> str:
-        return CONTAINER if type(self).forward is Container.forward and "forward" not in self.__dict__ else CUSTOM
+        return CONTAINER if type(self).forward is Container.forward and has_class_forward(self) else CUSTOM
 
 
 def _answered(child: Rubric, value: Any) -> Outcome:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from rubrics.node import is_initialised
 from rubrics.score import Outcome, StructureError
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class Plan:
             for other in (ref() for ref, _ in homes):
                 if other is not None and other.root.node is not root:  # then a node must be told whose run it is in
                     self.overlaps = other.overlaps = True
-                    other.root.node.__dict__["_call"] = None
+                    other.root.node._set(_call=None)
             homes.append((weakref.ref(self), group[0].index))
         if previous is not None:  # what nodes answered last stays known
             self.stamp = previous.stamp
@@ -130,7 +131,7 @@ class Plan:
             ]
 
     def _place(self, node: Rubric, path: str, above: set[int]) -> Place:
-        if "_rubric_children" not in node.__dict__:
+        if not is_initialised(node):
             raise StructureError(f"{type(node).__name__}.__init__ must call super().__init__() before anything else")
         node._validate_structure()
         group = self.by_node.setdefault(id(node), [])
