@@ -15,6 +15,7 @@ from rubrics.engine.frames import FRAME, Frame, Outcomes, Run, let_go
 from rubrics.engine.journal import Journal, Pair
 from rubrics.engine.loop import block
 from rubrics.engine.quick import Step as QuickStep, quick_step
+from rubrics.engine.replay import shares
 from rubrics.evaluation import Evaluation
 from rubrics.score import EpisodeError, EpisodeOverError, Outcome, Score, Unscored, is_pending, public
 from rubrics.step_rewards import StepRewards, reduced, spread
@@ -44,6 +45,7 @@ class Episode:
         "_emitted",
         "_end_reason",
         "_frame",
+        "_holder",
         "_id",
         "_journal",
         "_last",
@@ -55,6 +57,7 @@ class Episode:
         "_rewards",
         "_rubric",
         "_run",
+        "_shares",
         "_snapshot",
         "_waiters",
         "evaluations",
@@ -99,6 +102,8 @@ class Episode:
         self._lock = threading.Lock()
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._rewards: StepRewards | None = None
+        self._shares: dict[int, float] = {}
+        self._holder: asyncio.AbstractEventLoop | None = None
 
     # -- what a driver does -------------------------------------------------------------------------------------------
 
@@ -122,6 +127,7 @@ class Episode:
     def _step_carefully(self, action: Any, observation: Any) -> float | Score | None:
         plan = self._rubric._compiled()
         if plan.is_async:
+            self._refuse_waiting_for_myself()
             return public(block(self._take_async, plan, action, observation, self._record, True)[0])
         return public(self._take(plan, action, observation, self._record)[0])
 
@@ -141,6 +147,7 @@ class Episode:
         """
         plan = self._rubric._compiled()
         if plan.is_async:
+            self._refuse_waiting_for_myself()
             block(self._take_unscored_async, plan, action, observation, True)
             return
         with self._turn(), self._stepping(plan, action, observation, False, False) as (run, action, observation):
@@ -171,6 +178,7 @@ class Episode:
         plan = self._rubric._compiled()
         ending = self._ending(status, truncated)
         if plan.is_async:
+            self._refuse_waiting_for_myself()
             return block(self._end_async, plan, ending, reason, True)
         with self._turn():
             if not self._closes_unscored(plan, ending, reason):
@@ -275,7 +283,7 @@ class Episode:
             raise EpisodeError("the episode is not over: its rewards are known after the end; see Episode.end")
         if self._rewards is None:
             plan = self._plan or self._rubric._compiled()
-            self._rewards = spread(self, plan, self._journal, self._emitted)
+            self._rewards = spread(self, plan, self._journal, self._emitted, self._shares)
         return self._rewards
 
     def __repr__(self) -> str:
@@ -322,6 +330,12 @@ class Episode:
         self, plan: Plan, action: Any, observation: Any, recording: bool, threads: bool
     ) -> Iterator[tuple[Run, Any, Any]]:
         """A step in progress; if it fails, the episode is as it was."""
+        frame = FRAME.get()
+        if frame is not None and not frame.run.over and not self._emitted and self._rubric._default is self:
+            raise EpisodeError(
+                f"{type(self._rubric).__name__} keeps state and was called within a run that it is no part of: "
+                "make it a child (an attribute, or in a RubricList or RubricDict), or give it an episode of its own"
+            )
         if self.status is not None:
             raise EpisodeOverError(
                 f"the episode is over ({self.status} after {self.steps} steps): reset, or start a new episode"
@@ -401,6 +415,8 @@ class Episode:
     def _close(self, status: Any, record: Evaluation | None) -> None:
         self.status = status
         self.final = record
+        if record is not None and self._plan is not None and self._plan.delays:
+            self._shares = shares(self._plan.root, record)  # now: weights may change before somebody asks for rewards
         self._memo = None
         self._forget_run()
 
@@ -468,6 +484,7 @@ class Episode:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         self._refuse_nesting()
+        self._refuse_waiting_for_myself()
         self._lock.acquire()
         try:
             yield
@@ -481,10 +498,12 @@ class Episode:
             woken: asyncio.Future[None] = loop.create_future()
             self._waiters.append((loop, woken))
             if self._lock.acquire(False):  # it came free before we stood in line
-                return
+                break
             await woken
+        self._holder = asyncio.get_running_loop()
 
     def _leave(self) -> None:
+        self._holder = None
         self._lock.release()
         if self._waiters:
             self._wake()
@@ -500,6 +519,13 @@ class Episode:
         frame = FRAME.get()
         if frame is not None and frame.run.episode is self and self._journal.inside:
             raise EpisodeError("a node cannot take a step of the episode that it is being evaluated in")
+
+    def _refuse_waiting_for_myself(self) -> None:
+        """A sync call waits in this thread, and a step in progress on the loop of this thread would never go on."""
+        if self._holder is not None and self._holder is asyncio._get_running_loop():
+            raise EpisodeError(
+                "a step of this episode is in progress on the event loop of this thread: await astep or aend"
+            )
 
 
 def _settled(entry: Any) -> bool:

@@ -97,7 +97,7 @@ class Node:
             self._register(name, cast("Rubric", value))
             object.__setattr__(self, name, value)
             return
-        children = self._rubric_children if is_initialised(self) else ()
+        children: Any = self._rubric_children if is_initialised(self) else ()
         if name in children and self.__dict__.get(name) is children[name]:
             self._unregister(name)
         elif name == "forward" or name == "is_async":

@@ -356,7 +356,7 @@ class Rubric(Node):
         if plan is None:
             plan = Plan(self, self._previous)
             self._set(_plan=plan, _previous=None)
-        return cast("Plan", plan)
+        return plan
 
     def _kind(self) -> str:
         return CUSTOM if self._rubric_children else LEAF

@@ -69,6 +69,13 @@ class NodeView:
         """The node at a dotted path."""
         return NodeView(self._node.get_rubric(path), self._session)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            raise AttributeError(
+                f"{name!r} cannot be set on a session, a view of a tree that others may share; set it on the tree"
+            )
+        object.__setattr__(self, name, value)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rubrics.engine.journal import Journal
 from rubrics.engine.plan import Plan
-from rubrics.engine.replay import shares
-from rubrics.evaluation import Evaluation
 from rubrics.score import CreditError
 from rubrics.trajectory import Reduction
 
@@ -49,12 +47,15 @@ def reduced(emitted: list[float | None], reduction: Reduction) -> float | None:
     return None if None in emitted else fsum(emitted)  # type: ignore[arg-type]
 
 
-def spread(episode: Episode, plan: Plan, journal: Journal, paid: list[float | None]) -> StepRewards:
+def spread(
+    episode: Episode, plan: Plan, journal: Journal, paid: list[float | None], shares: dict[int, float]
+) -> StepRewards:
     """Credit the delayed scores of an episode that is over to its steps.
 
     Args:
         episode, plan, journal: the episode, its tree, and what its nodes keep.
         paid: what each step paid.
+        shares: how much of each delayed node's score, by node index, the last step was paid.
 
     Raises:
         CreditError: a credit that should conserve its sum does not, or cites steps that do not exist.
@@ -67,8 +68,10 @@ def spread(episode: Episode, plan: Plan, journal: Journal, paid: list[float | No
     if episode.total is None:
         return StepRewards(np.full(len(paid), np.nan), emitted, None, kind, episode.reduction)
     values = emitted.copy()
-    if delayed and episode.final is not None:
-        for node, share in _shares(plan, episode.final, delayed):
+    if shares:
+        nodes = {plan.by_node[id(node)][0].index: node for node in delayed}
+        for index, share in shares.items():
+            node = nodes[index]
             score: Any = journal.score_of(node)
             steps = journal.steps_of(node)
             credit = node._credited(episode, score, len(steps))
@@ -82,8 +85,3 @@ def spread(episode: Episode, plan: Plan, journal: Journal, paid: list[float | No
                 f"the credited values sum to {after}"
             )
     return StepRewards(values, emitted, episode.total, kind, episode.reduction)
-
-
-def _shares(plan: Plan, final: Evaluation, delayed: list[Any]) -> list[tuple[Any, float]]:
-    nodes = {plan.by_node[id(node)][0].index: node for node in delayed}
-    return [(nodes[index], share) for index, share in shares(plan.root, final).items()]

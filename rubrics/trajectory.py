@@ -175,7 +175,7 @@ def _plain(value: Any, place: str) -> Any:
 def _plain_object(value: Any) -> Any:
     from pydantic_core import to_jsonable_python
 
-    return to_jsonable_python(value, fallback=_plain_fields)
+    return to_jsonable_python(value, fallback=_plain_fields, serialize_as_any=True)
 
 
 def _plain_fields(value: Any) -> Any:

@@ -103,14 +103,25 @@ def block(function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         context = copy_context()
         context.run(_ELSEWHERE.set, True)
         return library.workers.submit(lambda: context.run(asyncio.run, function(*args))).result()
-    future = asyncio.run_coroutine_threadsafe(contained(function(*args)), loop)
+    future = asyncio.run_coroutine_threadsafe(_ended(function(*args)), loop)
     try:
-        return future.result()
-    except Exit as exit:
-        raise exit.error from None
+        value, error = future.result()
     except BaseException:
         future.cancel()
         raise
+    if error is not None:
+        raise error.error if isinstance(error, Exit) else error
+    return value  # type: ignore[return-value]
+
+
+async def _ended(coroutine: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:
+    """What became of a coroutine. As a value: futures of two kinds make a new exception of some, without its notes."""
+    try:
+        return await coroutine, None
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        return None, error
 
 
 class Exit(BaseException):
@@ -136,20 +147,20 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
     """
     context = copy_context()
 
-    def job() -> T:
+    def job() -> tuple[T | None, BaseException | None]:
         try:
-            return context.run(function, *args)
-        except StopIteration as error:  # a future refuses it, and its waiter would wait for ever
-            raise carried(error) from error
-        except (SystemExit, KeyboardInterrupt) as error:
-            raise Exit(error) from None
+            return context.run(function, *args), None
+        except BaseException as error:
+            return None, error
 
-    try:
-        return await asyncio.wrap_future(_library.workers.submit(job))
-    except Exit as exit:
-        if threading.current_thread() is _library.thread:
-            raise
-        raise exit.error from None
+    value, error = await asyncio.wrap_future(_library.workers.submit(job))
+    if error is None:
+        return value  # type: ignore[return-value]
+    if isinstance(error, StopIteration):
+        raise carried(error) from error
+    if isinstance(error, (SystemExit, KeyboardInterrupt)) and threading.current_thread() is _library.thread:
+        raise Exit(error)
+    raise error
 
 
 def carried(error: StopIteration) -> RuntimeError:

@@ -59,8 +59,8 @@ def read(paths: str | Path | Iterable[str | Path], format: str | None = None) ->
     """All trajectories of these files in order, as a stream, with a `FormatProblem` in place of each bad one.
 
     A bad record never hides a good one, in its own file or the next. `format` is a name from `formats()`; without it
-    each file's own content decides. An id that was read before in this call is a problem too, since results could not
-    be told apart: the first one counts. Raises FormatError for a format that does not exist.
+    each file's own content decides. An id that was read before in this call gets a number, `id#2`, so that results can
+    be told apart. Raises FormatError for a format that does not exist.
     """
     known = formats()
     if format is not None and format not in known:
@@ -71,23 +71,30 @@ def read(paths: str | Path | Iterable[str | Path], format: str | None = None) ->
 def _read(
     paths: Iterable[str | Path], known: dict[str, Reader], format: str | None
 ) -> Iterator[Trajectory | FormatProblem]:
-    seen: dict[str, str] = {}
+    seen: dict[str, int] = {}
     for path in paths:
         try:
             chosen = known[format] if format else _detect(Source(path), known)
             source = Source(path, chosen.name)
             for item in chosen.read(source):
                 if isinstance(item, Trajectory):
-                    if item.id in seen:
-                        before = f"the id {item.id!r} was read before, at {seen[item.id]}"
-                        yield source.problem(source.line, f"{before}; ids must differ within a run")
-                        continue
-                    seen[item.id] = source.problem(source.line, "").place
+                    item.id = _distinct(item.id, seen)
                 yield item
         except FormatError as error:
             yield FormatProblem(str(path), error.line, str(error))
         except OSError as error:
             yield FormatProblem(str(path), None, f"cannot be read: {error.strerror or error}")
+
+
+def _distinct(id: str, seen: dict[str, int]) -> str:
+    """The id, or `id#2` and so on where it was given before."""
+    number = seen[id] = seen.get(id, 0) + 1
+    while number > 1 and f"{id}#{number}" in seen:
+        number += 1
+    if number == 1:
+        return id
+    seen[id], seen[f"{id}#{number}"] = number, 1
+    return f"{id}#{number}"
 
 
 def _detect(source: Source, known: dict[str, Reader]) -> Reader:

@@ -71,13 +71,18 @@ class Source:
         """The first few values that can be parsed, to recognise the format by, and the first problem before them."""
         values: list[Any] = []
         problem: FormatProblem | None = None
-        for number, record in enumerate(self.records(), start=1):
-            if isinstance(record, Parsed):
-                values.append(record.value)
-            else:
-                problem = problem or record
-            if len(values) == 3 or number == _SAMPLE:
-                break
+        try:
+            for number, record in enumerate(self.records(), start=1):
+                if isinstance(record, Parsed):
+                    values.append(record.value)
+                else:
+                    problem = problem or record
+                if sum(isinstance(value, dict) for value in values) == 3 or number == _SAMPLE:
+                    break
+        except FormatError as error:  # an array that is cut; what stands before the cut is good
+            if not values:
+                raise
+            problem = problem or self.problem(error.line, str(error))
         return values, problem
 
     def _lines(self, file: BinaryIO) -> Iterator[Parsed | FormatProblem]:

@@ -109,4 +109,4 @@ def _plain(data: dict[str, Any]) -> Any:
     """JSON values: None for what is not finite, the text of what is no value at all."""
     from pydantic_core import to_jsonable_python
 
-    return finite(to_jsonable_python(data, bytes_mode="base64", fallback=repr), [])
+    return finite(to_jsonable_python(data, bytes_mode="base64", fallback=repr, serialize_as_any=True), [])

@@ -9,12 +9,21 @@
 
 from rubrics.rescoring.load import LoadError, load_rubric, load_types
 from rubrics.rescoring.rows import Row, read_rows
-from rubrics.rescoring.run import AssumedEnd, rescore, rescore_async, rescore_one, rescore_one_async
+from rubrics.rescoring.run import (
+    AssumedEnd,
+    LiveStateError,
+    refuse_live_state,
+    rescore,
+    rescore_async,
+    rescore_one,
+    rescore_one_async,
+)
 from rubrics.rescoring.summary import Summary
 from rubrics.rescoring.types import Types
 
 __all__ = [
     "AssumedEnd",
+    "LiveStateError",
     "LoadError",
     "Row",
     "Summary",
@@ -22,6 +31,7 @@ __all__ = [
     "load_rubric",
     "load_types",
     "read_rows",
+    "refuse_live_state",
     "rescore",
     "rescore_async",
     "rescore_one",

@@ -50,7 +50,7 @@ def load_rubric(name: str) -> Rubric:
     try:
         with _importable(_folder(where)):
             rubric = found()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise LoadError(f"{where}:{attribute}() raised {_described(error)}") from error
     if inspect.iscoroutine(rubric):
         rubric.close()

@@ -60,7 +60,9 @@ class Replay:
         elif not self.steps:
             self.row.reason = "the trajectory has no steps"
         else:
-            self.episode = rubric.episode(task=trajectory.task, initial=initial, record=True)
+            self.episode = rubric.episode(
+                task=trajectory.task, initial=initial, record=True, reduction=trajectory.reduction
+            )
 
     def _end(self, trajectory: Trajectory, assumed: End | None) -> End | None:
         """How the episode ended: the recording's own word, or that of the last observation, or what is assumed."""
@@ -89,7 +91,7 @@ class Replay:
             if evaluation.score is None:
                 row.reason = f"step {number} of {row.steps} is unscored: {evaluation.reason or 'no reason given'}"
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Complete the row out of what the rubric, or the replay, raised."""
         row = self.row
         row.status, row.reward, row.step_rewards = "error", None, None

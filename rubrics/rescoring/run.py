@@ -16,10 +16,17 @@ from rubrics.rescoring.replay import Replay
 from rubrics.rescoring.rows import Row
 from rubrics.rescoring.types import Types
 from rubrics.rubric import Rubric
+from rubrics.score import RubricError
 from rubrics.trajectory import Trajectory
 
 AssumedEnd = Literal["terminated", "truncated"]
 
+
+class LiveStateError(RubricError, ValueError):
+    """A tree that needs the live environment was asked to score a recording."""
+
+
+_ROW_FAILURES = (Exception, SystemExit, asyncio.CancelledError)  # a leaf that exits, or gives up, fails its row only
 _AHEAD = 4  # trajectories read ahead, and rows held back for the sake of order, for each one that is being scored
 
 
@@ -46,8 +53,10 @@ def rescore(
         types: classes to make actions and observations of; by default the tree gets `Record`s.
 
     Raises:
+        LiveStateError: a node declares `needs_live_state`.
         RuntimeError: the tree has async nodes and an event loop runs in this thread; there, use `rescore_async`.
     """
+    refuse_live_state(rubric)
     if not rubric.is_async_tree:
         return (rescore_one(trajectory, rubric, assume_end=assume_end, types=types) for trajectory in trajectories)
     try:
@@ -67,6 +76,7 @@ async def rescore_async(
     types: Types | None = None,
 ) -> AsyncGenerator[Row, None]:
     """Like `rescore`, in async code. Closed early, it cancels and awaits what is in progress."""
+    refuse_live_state(rubric)
     if concurrency < 1:
         raise ValueError(f"concurrency is at least 1, not {concurrency}")
     slots = asyncio.Semaphore(1 if rubric.keeps_state else concurrency)
@@ -91,6 +101,16 @@ async def rescore_async(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def refuse_live_state(rubric: Rubric) -> None:
+    """Raise `LiveStateError` where a node declares that it needs the live environment."""
+    for path, node in [("", rubric), *rubric.named_rubrics()]:
+        if node.needs_live_state:
+            raise LiveStateError(
+                f"{path or 'the root'} ({type(node).__name__}) needs the live environment (needs_live_state), so this "
+                "tree cannot score a recording; leave the node out of the rubric for rescoring"
+            )
+
+
 def rescore_one(
     trajectory: Trajectory | FormatProblem,
     rubric: Rubric,
@@ -106,7 +126,7 @@ def rescore_one(
                 replay.episode.step(step.action, step.observation)
             replay.episode.end(replay.end)
             replay.finish()
-        except Exception as error:
+        except _ROW_FAILURES as error:
             replay.fail(error)
             replay.episode.end("abandoned")
     return replay.row
@@ -127,7 +147,10 @@ async def rescore_one_async(
                 await replay.episode.astep(step.action, step.observation)
             await replay.episode.aend(replay.end)
             replay.finish()
-        except Exception as error:
+        except _ROW_FAILURES as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
             replay.fail(error)
             await replay.episode.aend("abandoned")
     return replay.row

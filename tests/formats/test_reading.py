@@ -82,16 +82,27 @@ def test_one_bad_file_does_not_hide_the_others(tmp_path: Path) -> None:
     assert problems[1] == f"{tmp_path}: cannot be read: Is a directory"
 
 
-def test_an_id_that_comes_twice_is_reported_where_it_stands(tmp_path: Path) -> None:
+def test_an_id_that_comes_twice_gets_a_number(tmp_path: Path) -> None:
     first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
-    first.write_text(line("a") + line("b") + line("a"))
+    first.write_text(line("a") + line("b") + line("a") + line("a#3") + line("a"))
     second.write_text(line("c") + line("b"))
-    trajectories, problems = ids([first, second])
-    assert trajectories == ["a", "b", "c"]
-    assert problems == [
-        f"{first}:3: the id 'a' was read before, at {first}:1; ids must differ within a run",
-        f"{second}:2: the id 'b' was read before, at {first}:2; ids must differ within a run",
-    ]
+    assert ids([first, second]) == (["a", "b", "a#2", "a#3", "a#4", "c", "b#2"], [])
+
+
+def test_what_stands_before_the_cut_of_an_array_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "cut.json"
+    path.write_text("[" + line("a").strip() + ",\n" + line("b").strip()[:20])
+    trajectories, problems = ids([path])
+    assert trajectories == ["a"]
+    assert len(problems) == 1
+    assert f"{path}:2" in problems[0]
+
+
+def test_bad_values_at_the_head_of_a_file_do_not_hide_its_format(tmp_path: Path) -> None:
+    path = tmp_path / "head.jsonl"
+    path.write_text('1\n"s"\nnull\n' + line("a"))
+    trajectories, problems = ids([path])
+    assert (trajectories, len(problems)) == (["a"], 3)
 
 
 # --- one reader a format ---------------------------------------------------------------------------------------------
