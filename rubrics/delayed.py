@@ -159,8 +159,14 @@ class TrajectoryRubric(Rubric):
         episode = _episode_of(self)
         if not episode.steps:
             return []
-        score = final_score(node, episode)
-        return [float(r) for r in node.credit(score, len(episode._journal.steps_of(node)))]
+        return [float(r) for r in node.credit(final_score(node, episode), len(episode._journal.steps_of(node)))]
+
+    def _step_rewards_in(self, episode: Episode) -> list[float]:
+        """`compute_step_rewards`, overridden or not, of one episode."""
+        if not episode.steps:
+            return []
+        steps = len(episode._journal.steps_of(self))
+        return [float(r) for r in self._credited(episode, final_score(self, episode), steps)]
 
     def _credited(self, episode: Episode, score: Outcome, steps: int) -> NDArray[np.float64]:
         """This node's credit in an episode that is over, as (steps,)."""
@@ -180,9 +186,6 @@ class TrajectoryRubric(Rubric):
         return DELAYED if type(self).forward is TrajectoryRubric.forward and has_class_forward(self) else CUSTOM
 
     def _is_delayed(self) -> bool:
-        return True
-
-    def _scores_trajectory(self) -> bool:
         return True
 
 

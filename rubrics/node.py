@@ -18,21 +18,6 @@ Hook = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 _hook_keys = itertools.count()
 
-_INTERNAL = frozenset(
-    {
-        "_call",
-        "_default",
-        "_forward_hooks",
-        "_forward_pre_hooks",
-        "_homes",
-        "_owner",
-        "_parents",
-        "_plan",
-        "_previous",
-        "_rubric_children",
-    }
-)
-
 
 class HookHandle:
     """What registering a hook returns; `remove()` takes the hook away."""
@@ -65,9 +50,10 @@ class Node:
             setattr(cls, "load_state_dict", _load_override(load))  # noqa: B010
 
     def __init__(self) -> None:
-        self._set(**_fresh())
+        if not is_initialised(self):
+            self._set(**_fresh())
 
-    def _set(self, **values: Any) -> None:
+    def _set(self, /, **values: Any) -> None:
         """Set attributes of the base class. (Not by way of `__dict__`, which would make every later access slower.)"""
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -134,8 +120,8 @@ class Node:
         self._rubric_children[name] = child
         if before is not None:
             self._forget_parent_of(before)
-        if not any(ref() is self for ref in child._parents):
-            child._parents.append(weakref.ref(self))
+        child._parents[:] = [ref for ref in child._parents if ref() not in (None, self)]
+        child._parents.append(weakref.ref(self))
         self._changed()
 
     def _unregister(self, name: str) -> None:
@@ -209,6 +195,8 @@ class Node:
         return self._add_hook(self._forward_pre_hooks, hook)
 
     def _add_hook(self, hooks: dict[int, Hook], hook: Hook) -> HookHandle:
+        if not callable(hook):
+            raise TypeError(f"a hook is a function, not {hook!r}")
         key = next(_hook_keys)
         hooks[key] = hook
         self._changed()
@@ -267,21 +255,18 @@ class Node:
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a pickle takes along: no running episode, nothing compiled."""
-        state = dict(self.__dict__)
-        for name in ("_plan", "_call", "_previous", "_parents", "_homes", "_default", "_owner"):
-            state.pop(name, None)
-        return state
+        return {name: value for name, value in self.__dict__.items() if name in _COPIED or name not in _INTERNAL}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(_fresh())
-        self.__dict__.update(state)
-        for name in ("_rubric_children", "_forward_hooks", "_forward_pre_hooks"):
-            self.__dict__[name] = dict(state[name])
+        self._set(**_fresh())
+        self._set(**state)
+        self._set(**{name: dict(state[name]) for name in _COPIED})
         for child in self._rubric_children.values():
             child._parents.append(weakref.ref(self))
 
 
 def _fresh() -> dict[str, Any]:
+    """The attributes of the base class, as a node begins with them."""
     return {
         "_rubric_children": {},
         "_forward_hooks": {},
@@ -294,6 +279,10 @@ def _fresh() -> dict[str, Any]:
         "_default": None,
         "_owner": None,
     }
+
+
+_INTERNAL = frozenset(_fresh())
+_COPIED = ("_rubric_children", "_forward_hooks", "_forward_pre_hooks")  # what a copy takes along of them
 
 
 class _Loading:

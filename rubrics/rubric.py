@@ -363,18 +363,19 @@ class Rubric(Node):
 
     def _own_async(self) -> bool:
         forward = None if has_class_forward(self) else self.forward
-        hooks = (*self._forward_hooks.values(), *self._forward_pre_hooks.values(), getattr(self, "observe", None))
+        hooks = (*self._forward_hooks.values(), *self._forward_pre_hooks.values(), self._observer())
         own = self.is_async if forward is None else inspect.iscoroutinefunction(forward)
         return own or any(_is_async_callable(hook) for hook in hooks)
 
     def _is_delayed(self) -> bool:
         return False
 
-    def _scores_trajectory(self) -> bool:
-        return False
-
     def _observes(self) -> bool:
-        return callable(getattr(self, "observe", None))
+        return self._observer() is not None
+
+    def _observer(self) -> Callable[..., Any] | None:
+        observe = getattr(self, "observe", None)  # a child may bear the name too
+        return observe if callable(observe) and not isinstance(observe, Rubric) else None
 
     def _uses_memory(self) -> bool:
         return self._remembers

@@ -155,7 +155,7 @@ def checked(value: object, who: Callable[[], str]) -> Outcome:
 def _is_real_scalar(value: object) -> bool:
     import numpy as np
 
-    return isinstance(value, (np.bool_, np.integer, np.floating))
+    return isinstance(value, (np.bool_, np.integer, np.floating)) and not isinstance(value, np.timedelta64)
 
 
 def _refusal(value: object, who: str) -> str:

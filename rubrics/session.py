@@ -47,7 +47,7 @@ class NodeView:
 
     def compute_step_rewards(self) -> list[float]:
         """The node's credit for each step of the session's episode, after its end."""
-        return _step_rewards(self._node, self._session.episode_now)
+        return self._node._step_rewards_in(self._session.episode_now)  # type: ignore[no-any-return]
 
     def children(self) -> Iterator[NodeView]:
         """Immediate children."""
@@ -101,15 +101,6 @@ class NodeView:
 
     def __repr__(self) -> str:
         return repr(self._node)
-
-
-def _step_rewards(node: Any, episode: Episode) -> list[float]:
-    if not episode.steps:
-        return []
-    from rubrics.delayed import final_score
-
-    score = final_score(node, episode)
-    return [float(r) for r in node._credited(episode, score, len(episode._journal.steps_of(node)))]
 
 
 class Session(NodeView):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -38,14 +37,11 @@ from tests.leaves import (
     DRIVERS,
     OBSERVATION,
     AsyncFixed,
-    Blocking,
     Boom,
     Fixed,
-    Hanging,
     evaluated,
     outcome,
     pending,
-    until,
 )
 
 U, E = None, Boom()
@@ -285,55 +281,30 @@ def test_a_switch_runs_only_the_child_it_names() -> None:
     assert tree("prose", OBSERVATION) == 0.25
 
 
+@pytest.mark.parametrize("leaf", [Fixed, AsyncFixed])
+@pytest.mark.parametrize("driver", ["evaluate", "evaluate_sync"])
+async def test_a_key_may_say_that_it_cannot_tell(leaf: type[Fixed], driver: str) -> None:
+    def key(action: Any, observation: Any) -> str:
+        raise Unscored("no language given")
+
+    child = leaf()
+    record = await evaluated(Sequential({"kind": Switch(key, {"a": child}, default=leaf())}), driver)
+    assert (record.status, record.reason) == ("unscored", "no language given")
+    assert record["kind.a"].status == record["kind.default"].status == "skipped"
+    assert child.calls == 0
+
+
+def test_by_default_scores_are_clipped_to_the_unit_interval_and_gates_want_a_one() -> None:
+    assert [Clip(Fixed(value))(ACTION, OBSERVATION) for value in (-1.0, 0.5, 9.0)] == [0.0, 0.5, 1.0]
+    assert [Gate(Fixed(value))(ACTION, OBSERVATION) for value in (0.9, 1.0, 9.0)] == [0.0, 1.0, 9.0]
+    assert Scale(Fixed(0.5), 3.0)(ACTION, OBSERVATION) == 1.5
+
+
 def test_an_unknown_case_names_the_node_and_the_cases() -> None:
     tree = WeightedSum({"kind": Switch(lambda action, observation: 7, {"code": Fixed()})}, {"kind": 1.0})
     with pytest.raises(CaseError, match=r"no case 7 .*\['code'\]") as caught:
         tree(ACTION, OBSERVATION)
     assert "in rubric kind (Switch)" in caught.value.__notes__
-
-
-@pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("child", [Hanging, Blocking])
-async def test_a_timeout_is_unscored_with_its_reason(child: type[Any], driver: str) -> None:
-    leaf = child()
-    tree = Timeout(leaf, 0.01)
-    assert await outcome(tree, driver) == UNSCORED
-    record = await tree.evaluate(ACTION, OBSERVATION)
-    assert "0.01 s" in str(record.reason)
-    assert record["rubric"].score is None
-    assert child is Blocking or leaf.cancelled == leaf.started == 2
-    if child is Blocking:
-        leaf.release.set()
-
-
-@pytest.mark.parametrize("leaf", [Fixed(TimeoutError("of its own")), AsyncFixed(TimeoutError("of its own"))])
-async def test_a_timeout_of_the_child_itself_stays_an_error(leaf: Rubric) -> None:
-    with pytest.raises(TimeoutError, match="of its own"):
-        await Timeout(leaf, 60.0)(ACTION, OBSERVATION)
-
-
-async def test_what_a_timed_out_thread_answers_later_is_ignored() -> None:
-    leaf = Blocking(0.5)
-    tree = Timeout(leaf, 0.01)
-    assert await tree(ACTION, OBSERVATION) is None
-    leaf.release.set()
-    assert await asyncio.to_thread(leaf.left.wait, 10)
-    await asyncio.sleep(0.01)
-    assert leaf.last_score is None
-    assert tree.last_score is None
-
-
-@pytest.mark.parametrize("driver", ["call", "evaluate"])
-async def test_a_threaded_child_holds_up_nobody(driver: str) -> None:
-    blocking = Blocking(1.0)
-
-    class Releases(Rubric):  # runs while the other blocks its thread
-        async def forward(self, action: Any, observation: Any) -> float:
-            await until(blocking.entered.is_set)
-            blocking.release.set()
-            return 0.5
-
-    assert await outcome(halves(Threaded(blocking), Releases()), driver) == S(0.75)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,17 @@ from typing import Any
 
 import pytest
 
-from rubrics import AllOf, Fallback, Gate, Rubric, Sequential, Switch, Threaded, WeightedSum, evaluation_of
+from rubrics import (
+    AllOf,
+    Fallback,
+    Gate,
+    Rubric,
+    Sequential,
+    Switch,
+    Threaded,
+    WeightedSum,
+    evaluation_of,
+)
 from tests.leaves import (
     ACTION,
     OBSERVATION,
@@ -184,6 +194,20 @@ def test_threaded_leaves_block_nobody_there_either() -> None:
     assert in_time(tree.evaluate_sync, ACTION, OBSERVATION).score == 1.0
 
 
+def test_one_loop_serves_all_callers() -> None:
+    seen = set()
+
+    class Looks(Rubric):
+        async def forward(self, action: Any, observation: Any) -> float:
+            seen.add((threading.current_thread(), asyncio.get_running_loop()))
+            return 1.0
+
+    tree = Sequential(Looks())
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda i: tree.evaluate_sync(i, OBSERVATION), range(8)))
+    assert len(seen) == 1
+
+
 @pytest.mark.parametrize("where", ["leaf", "hook", "observe", "threaded", "custom"])
 def test_a_stray_stop_iteration_does_not_hang(where: str) -> None:
     class Empty(Fixed):
@@ -268,78 +292,6 @@ async def test_the_record_of_a_failed_run_holds_the_node_that_failed(child: Call
         assert record is not None
         assert record["bad"].status == "error"
         assert record["bad"].reason == "Boom: x"
-
-
-# Many evaluations of one tree at once never mix
-
-
-class Echo(Rubric):
-    """Answers its action, after a while that depends on it."""
-
-    def forward(self, action: Any, observation: Any) -> float:
-        return float(action)
-
-
-class AsyncEcho(Rubric):
-    async def forward(self, action: Any, observation: Any) -> float:
-        for _ in range(int(action) % 5):
-            await asyncio.sleep(0)
-        return float(action)
-
-
-class Combined(Rubric):
-    def __init__(self) -> None:
-        super().__init__()
-        self.echo = Echo()
-        self.halves = halves(self.echo, Echo())
-
-    def forward(self, action: Any, observation: Any) -> Any:
-        return (self.echo(action, observation) + self.halves(action, observation)) / 2
-
-
-class AsyncCombined(Rubric):
-    def __init__(self) -> None:
-        super().__init__()
-        self.echo = AsyncEcho()
-        self.halves = halves(self.echo, AsyncEcho(), Echo())
-
-    async def forward(self, action: Any, observation: Any) -> Any:
-        parts = await asyncio.gather(self.echo(action, observation), self.halves(action, observation))
-        return sum(parts) / 2
-
-
-@pytest.mark.parametrize("make", [Echo, Combined, lambda: halves(Combined(), Echo()), AsyncEcho, AsyncCombined])
-def test_evaluations_from_threads_never_mix(make: Callable[[], Rubric]) -> None:
-    tree = make()
-    together = threading.Barrier(8)
-
-    def work(thread: int) -> list[bool]:
-        together.wait(10)
-        checks = []
-        for i in range(1, 30):
-            record = tree.evaluate_sync(100 * thread + i, OBSERVATION)
-            checks.append(set(record.flatten().values()) == {100 * thread + i})
-            if not tree.is_async_tree:
-                checks.append(tree(100 * thread + i, OBSERVATION) == 100 * thread + i)
-        return checks
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(all(checks) for checks in pool.map(work, range(8)))
-
-
-@pytest.mark.parametrize("make", [AsyncEcho, AsyncCombined, lambda: halves(AsyncCombined(), Combined(), AsyncEcho())])
-async def test_evaluations_on_one_loop_never_mix(make: Callable[[], Rubric]) -> None:
-    tree = make()
-    records = await asyncio.gather(*(tree.evaluate(i, OBSERVATION) for i in range(50)))
-    assert [set(record.flatten().values()) for record in records] == [{float(i)} for i in range(50)]
-    assert await asyncio.gather(*(tree(i, OBSERVATION) for i in range(50))) == [float(i) for i in range(50)]
-
-
-async def test_a_record_beside_bare_calls_never_mixes() -> None:
-    tree = halves(AsyncCombined(), AsyncEcho())
-    calls = [tree.evaluate(i, OBSERVATION) if i % 2 else tree(i, OBSERVATION) for i in range(30)]
-    answers = await asyncio.gather(*calls)
-    assert [answer.score if i % 2 else answer for i, answer in enumerate(answers)] == [float(i) for i in range(30)]
 
 
 # After a fork

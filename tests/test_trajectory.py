@@ -380,3 +380,17 @@ def test_classes_made_on_the_fly_do_not_pile_up() -> None:
     for _ in range(trajectory._MAX_CLASSES + 10):
         read_end(as_dataclass({"done": True}))
     assert len(trajectory._readers) <= trajectory._MAX_CLASSES
+
+
+def test_the_fields_of_a_subclass_are_written_too() -> None:
+    class Tool(pydantic.BaseModel):
+        pass
+
+    class Search(Tool):
+        query: str
+
+    class Call(pydantic.BaseModel):
+        tool: Tool
+
+    recorded = Trajectory("a", steps=[Step(Call(tool=Search(query="x")), None)]).to_dict()
+    assert recorded["steps"][0]["action"] == {"tool": {"query": "x"}}

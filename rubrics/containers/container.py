@@ -7,7 +7,9 @@ from math import isfinite
 from typing import Any, ClassVar, TypeAlias
 
 from rubrics.engine.frames import FRAME
+from rubrics.engine.loop import in_thread
 from rubrics.engine.plan import CONTAINER, CUSTOM
+from rubrics.engine.sync import swallowed
 from rubrics.node import has_class_forward
 from rubrics.rubric import Rubric
 from rubrics.score import Outcome, Score, StructureError, Unscored, is_pending
@@ -104,9 +106,9 @@ class Container(Holder):
             try:
                 outcome = combine(values)
             except TypeError as error:
-                for child, value in zip(self, values, strict=False):
+                for name, value in zip(self._rubric_children, values, strict=False):
                     if isinstance(value, Unscored):
-                        error.add_note(f"child {child!r} is unscored: {value.reason or 'no reason given'}")
+                        error.add_note(f"child {name!r} is unscored: {value.reason or 'no reason given'}")
                 raise
             plain = not isinstance(outcome, (Score, Unscored))
             if plain and any(map(is_pending, values)) and not any(map(stop, values)):
@@ -137,18 +139,39 @@ class Container(Holder):
         if self.routes:
             return self._rubric_children[self.route(action, observation)](action, observation)
         values: list[Outcome] = []
-        for child in self:
-            values.append(_answered(child, child(action, observation)))
+        for i, child in enumerate(self):
+            try:
+                values.append(_answered(child, child(action, observation)))
+            except Exception as error:
+                if i or not self.catches:
+                    raise
+                values.append(swallowed(error))
             if self.stop(values[-1]):
                 break
         return self._answer(values)
 
     async def _forward_async(self, action: Any, observation: Any) -> Any:
+        async def ask(child: Rubric) -> Outcome:
+            value = child(action, observation)
+            return _answered(child, await value if child.is_async_tree else value)
+
+        async def ask_apart() -> Outcome:
+            child = self[0]
+            if child.is_async_tree:
+                return await ask(child)
+            return _answered(child, await in_thread(child, action, observation))
+
+        if self.around is not None:
+            return self._answer([await self.around(ask_apart)])
         values: list[Outcome] = []
         children = [self._rubric_children[self.route(action, observation)]] if self.routes else list(self)
-        for child in children:
-            value = child(action, observation)
-            values.append(_answered(child, await value if child.is_async_tree else value))
+        for i, child in enumerate(children):
+            try:
+                values.append(await ask(child))
+            except Exception as error:
+                if i or not self.catches:
+                    raise
+                values.append(swallowed(error))
             if self.stop(values[-1]):
                 break
         return self._answer(values)

@@ -34,8 +34,10 @@ class RubricList(_Collection):
 
     def append(self, rubric: Rubric) -> None:
         """Add a rubric at the end."""
-        taken = [int(name[7:]) for name in self._rubric_children if name.startswith("rubric_") and name[7:].isdigit()]
-        self._add_child(*named_children_of({f"rubric_{max(taken, default=-1) + 1}": rubric}, "RubricList").popitem())
+        number = len(self)
+        while f"rubric_{number}" in self._rubric_children:  # after one was deleted
+            number += 1
+        self._add_child(*named_children_of({f"rubric_{number}": rubric}, "RubricList").popitem())
 
     def extend(self, rubrics: Sequence[Rubric]) -> None:
         """Add rubrics at the end."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from weakref import WeakKeyDictionary
 
 from rubrics.containers.container import finite_number
 from rubrics.containers.transforms import Single
@@ -61,8 +63,6 @@ class Timeout(_Around):
         self._seconds = value
 
     async def around(self, child: Callable[[], Awaitable[Outcome]]) -> Outcome:
-        import asyncio
-
         limit = asyncio.timeout(self._seconds)
         try:
             async with limit:
@@ -74,7 +74,33 @@ class Timeout(_Around):
 
 
 class Threaded(_Around):
-    """A child that blocks, run in a worker thread so that nothing waits for it but its parent."""
+    """A child that blocks, run in a worker thread so that nothing waits for it but its parent.
+
+    Args:
+        rubric: the child.
+        limit: how many threads may be busy with this node at once, on each event loop.
+    """
+
+    limit: int = 64
+
+    def __init__(self, rubric: Rubric, limit: int = 64) -> None:
+        super().__init__(rubric)
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise StructureError(f"Threaded: limit is a whole number from 1, not {limit!r}")
+        self.limit = limit
 
     async def around(self, child: Callable[[], Awaitable[Outcome]]) -> Outcome:
-        return await child()
+        async with self._slots_here():
+            return await child()
+
+    def _slots_here(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        slots = _SLOTS.setdefault(self, WeakKeyDictionary())
+        if loop not in slots:
+            slots[loop] = asyncio.Semaphore(self.limit)
+        return slots[loop]
+
+
+_SLOTS: WeakKeyDictionary[Threaded, WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]] = (
+    WeakKeyDictionary()
+)

@@ -139,7 +139,7 @@ def custom(place: Place) -> AsyncCall:
         frame, token = sync.enter(place)
         value: Any
         try:
-            if frame.run.again and node._scores_trajectory():  # its forward has appended the last pair already
+            if frame.run.again and node._is_delayed():  # its forward has appended the last pair already
                 value = await plainly(place, node.score_trajectory, sync.own_list(frame, node))
             else:
                 value = await plainly(place, node.forward, action, observation)
@@ -213,7 +213,7 @@ def container(place: Place, recording: bool) -> AsyncCall:
                 try:
                     value = await run(action, observation, last)
                 except Exception as error:
-                    value = Unscored(f"{type(error).__name__}: {error}", {"error": type(error).__name__})
+                    value = sync.swallowed(error)
             else:
                 value = await run(action, observation, last)
             values.append(value)
@@ -224,6 +224,10 @@ def container(place: Place, recording: bool) -> AsyncCall:
 
     async def routed(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
         chosen = sync.choose(place, action, observation)
+        if isinstance(chosen, Unscored):
+            sync.skip_rest(place, -1, recording)
+            last[place.index] = chosen
+            return chosen
         value = await runs[chosen](action, observation, last)
         complete(place, recording)
         return settle([value], last)
@@ -350,14 +354,12 @@ def recorded(place: Place, inner: AsyncCall) -> AsyncCall:
 
 
 def remembered(place: Place, inner: AsyncCall) -> AsyncCall:
-    index = place.index
-
     async def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
         outer = FRAME.get()
         assert outer is not None
         memo = outer.run.memo
         assert memo is not None
-        key = (index, id(action), id(observation))
+        key = sync.memo_key(place, action, observation)
         while (entry := memo.get(key)) is not None:
             if entry.__class__ is tuple:
                 return sync.recall(outer, place, entry, last)

@@ -73,7 +73,8 @@ def _combine(
         was = old.get(child.path)
         if node.catches and i == 0 and was is not None and was.status == "error":
             new[child.path] = was.repeat(child.path)
-            value: Outcome = Unscored(was.reason)
+            kind = (was.reason or "").partition(":")[0]
+            value: Outcome = Unscored(was.reason, {"error": kind})  # as `sync.swallowed` made it
         else:
             try:
                 value = _replay(child, old, new)
@@ -106,7 +107,7 @@ def shares(place: Place, record: Evaluation, share: float = 1.0) -> dict[int, fl
     found: dict[int, float] = {}
     if not place.delays or record.status != "scored":
         return found
-    if place.node._scores_trajectory():
+    if place.node._is_delayed():
         return {place.index: share}
     if place.kind != CONTAINER:
         return found  # opaque: what it was paid stays where it was paid

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from rubrics.engine.frames import FRAME, Frame, Run, annotate
-from rubrics.engine.plan import Layers, Place, SyncCall, layered
+from rubrics.engine.plan import DELAYED, Layers, Place, SyncCall, layered
 from rubrics.evaluation import Evaluation
 from rubrics.score import InvalidScoreError, Outcome, Score, Unscored, checked, is_pending, public
 
@@ -92,6 +92,10 @@ def container(place: Place, recording: bool) -> SyncCall:
 
         def routed(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
             chosen = choose(place, action, observation)
+            if isinstance(chosen, Unscored):
+                skip_rest(place, -1, recording)
+                last[index] = chosen
+                return chosen
             for i, child in enumerate(place.children):
                 if i == chosen:
                     values = [runs[i](action, observation, last)]
@@ -129,11 +133,11 @@ def container(place: Place, recording: bool) -> SyncCall:
         return ordered
 
     def every(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
+        values = []
+        for run in runs:
+            values.append(run(action, observation, last))  # in Python 3.11 a comprehension costs a call
         value: Any
-        try:  # an exception of a child has its path already
-            values = []
-            for run in runs:
-                values.append(run(action, observation, last))  # in Python 3.11 a comprehension costs a call
+        try:
             value = combine(values)
             if value.__class__ is not float or value - value != 0.0:
                 value = combined(value, place)
@@ -150,14 +154,21 @@ def attempt(run: SyncCall, action: Any, observation: Any, last: list[Outcome | N
     try:
         return run(action, observation, last)
     except Exception as error:
-        return Unscored(f"{type(error).__name__}: {error}", {"error": type(error).__name__})
+        return swallowed(error)
 
 
-def choose(place: Place, action: Any, observation: Any) -> int:
-    """The index of the child that a routing container picks."""
+def swallowed(error: Exception) -> Unscored:
+    """The outcome that stands for an exception where a container catches those of its child."""
+    return Unscored(f"{type(error).__name__}: {error}", {"error": type(error).__name__})
+
+
+def choose(place: Place, action: Any, observation: Any) -> int | Unscored:
+    """The index of the child that a routing container picks; unscored where it says that it cannot tell."""
     node: Any = place.node
     try:
         name = node.route(action, observation)
+    except Unscored as error:
+        return Unscored(error.reason, error.metadata)
     except Exception as error:
         annotate(place, error)
         raise
@@ -203,7 +214,7 @@ def custom(place: Place) -> SyncCall:
         frame, token = enter(place)
         value: Any
         try:
-            if frame.run.again and node._scores_trajectory():  # its forward has appended the last pair already
+            if frame.run.again and node._is_delayed():  # its forward has appended the last pair already
                 value = node.score_trajectory(own_list(frame, node))
             else:
                 value = node.forward(action, observation)
@@ -239,7 +250,7 @@ def concluded(place: Place, frame: Frame, value: object) -> Outcome:
     if frame.pending and outcome.__class__ is float:
         return Score(outcome, pending=True)
     run = frame.run
-    if run.ending is not None and place.node._scores_trajectory() and not is_pending(outcome):
+    if run.ending is not None and place.node._is_delayed() and not is_pending(outcome):
         run.episode._journal.scored(place.node, outcome)  # type: ignore[union-attr]
     return outcome
 
@@ -282,7 +293,8 @@ def delayed(place: Place) -> SyncCall:
                 value = checked(node.score_trajectory(journal.pairs_of(node)), who)
             except Exception as error:
                 value = failed(place, error)
-            journal.scored(node, value)
+            if not run.over:  # a thread that was left behind changes nothing
+                journal.scored(node, value)
         last[index] = value
         return value  # type: ignore[no-any-return]
 
@@ -351,15 +363,13 @@ class Failure:
 
 
 def remembered(place: Place, inner: SyncCall) -> SyncCall:
-    index = place.index
-
     def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
         outer = FRAME.get()
         assert outer is not None
         run = outer.run
         memo = run.memo
         assert memo is not None
-        key = (index, id(action), id(observation))
+        key = memo_key(place, action, observation)
         flight: Future[None] | None = None
         if run.lock is None:
             entry = memo.get(key)
@@ -398,7 +408,12 @@ def remembered(place: Place, inner: SyncCall) -> SyncCall:
 def stash(outer: Frame, place: Place, record: Evaluation, action: Any, observation: Any) -> None:
     """Keep the record of a node that may be shown again in this step."""
     if place.remembered:
-        outer.run.records[(place.index, id(action), id(observation))] = record
+        outer.run.records[memo_key(place, action, observation)] = record
+
+
+def memo_key(place: Place, action: Any, observation: Any) -> tuple[int, int, int]:
+    """What an outcome is remembered under: node and pair; of a delayed node, which is scored once, the node alone."""
+    return (place.index, 0, 0) if place.kind == DELAYED else (place.index, id(action), id(observation))
 
 
 def remember(outer: Frame, key: tuple[int, int, int], value: Any, action: Any, observation: Any) -> None:

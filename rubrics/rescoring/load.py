@@ -16,7 +16,7 @@ from typing import Any
 
 from rubrics.rescoring.types import Types
 from rubrics.rubric import Rubric
-from rubrics.score import RubricError
+from rubrics.score import RubricError, StructureError
 
 _DEFAULTS = ("make_rubric", "rubric")
 _files: dict[Path, tuple[tuple[int, int], ModuleType]] = {}
@@ -56,6 +56,7 @@ def load_rubric(name: str) -> Rubric:
         rubric.close()
     if not isinstance(rubric, Rubric):
         raise LoadError(f"{where}:{attribute}() returned {_kind(rubric)}, not a Rubric")
+    _check(rubric, f"{where}:{attribute}")
     return rubric
 
 
@@ -93,8 +94,18 @@ def load_module(where: str) -> ModuleType:
         raise LoadError(f"{where} does not import: {_described(error)}") from error
 
 
+def _check(rubric: Rubric, where: str) -> None:
+    """Raise LoadError where the tree is built wrongly."""
+    try:
+        rubric._compiled()
+    except StructureError as error:
+        raise LoadError(f"{where}: {error}") from error
+
+
 def _split(name: str) -> tuple[str, str | None]:
     where, colon, attribute = name.rpartition(":")
+    if attribute.endswith("()"):
+        raise LoadError(f"name the function without calling it: {name.removesuffix('()')}")
     if colon and where and attribute.isidentifier():
         return where, attribute
     if colon and not attribute:

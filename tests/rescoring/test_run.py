@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from rubrics import Gate, Rubric, Score, Sequential, TrajectoryRubric, Unscored, Usage, WeightedSum, add_usage
 from rubrics.formats import FormatProblem
-from rubrics.rescoring import Row, rescore, rescore_async, rescore_one
+from rubrics.rescoring import LiveStateError, Row, rescore, rescore_async, rescore_one
 from rubrics.trajectory import End, Record, Step, Trajectory
 
 
@@ -350,3 +350,40 @@ def test_rows_out_are_rows_in(runs: list[list[Any]], leaf: Callable[[], Rubric])
         else:
             assert (row.status, row.reward) == ("scored", sum(numbers))
         assert Row.from_dict(json.loads(row.to_json())) == row
+
+
+# --- accidents -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), asyncio.CancelledError(), KeyError("x")])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_leaf_that_exits_or_gives_up_fails_its_own_row_only(error: BaseException, is_async: bool) -> None:
+    class Leaf(Rubric):
+        def forward(self, action: Any, observation: Any) -> float:
+            if action.number < 0:
+                raise error
+            return 1.0
+
+    class AsyncLeaf(Leaf):
+        async def forward(self, action: Any, observation: Any) -> float:  # type: ignore[override]
+            return super().forward(action, observation)
+
+    rows = list(
+        rescore([trajectory("a", 1), trajectory("b", -1), trajectory("c", 1)], AsyncLeaf() if is_async else Leaf())
+    )
+    assert [row.status for row in rows] == ["scored", "error", "scored"]
+    assert type(error).__name__ in str(rows[1].reason)
+
+
+def test_the_reduction_that_was_recorded_is_the_one_of_the_new_reward() -> None:
+    recording = trajectory("a", 1, 2)
+    recording.reduction = "last"
+    assert [row.reward for row in rescore([recording], Reads())] == [2.0]
+
+
+def test_a_tree_that_needs_the_live_environment_is_refused() -> None:
+    class Live(Reads):
+        needs_live_state = True
+
+    with pytest.raises(LiveStateError, match=r"live \(Live\) needs the live environment"):
+        rescore([trajectory("a", 1)], WeightedSum({"live": Live()}, {"live": 1.0}))
