@@ -260,6 +260,19 @@ def test_a_failed_run_is_no_latest_run() -> None:
     assert [tree.last_score, first.last_score] == [0.25, 0.5]
 
 
+def test_the_last_score_is_that_of_the_latest_run_however_it_was_run() -> None:
+    for make in (lambda: Fixed(0.25), lambda: Sequential(Fixed(0.25))):
+        tree = make()
+        leaf = tree if isinstance(tree, Fixed) else tree[0]
+        for score in (0.25, 0.5, 0.75, 1.0):
+            leaf.value = score
+            if score in (0.5, 1.0):
+                tree.evaluate_sync(ACTION, OBSERVATION)
+            else:
+                tree(ACTION, OBSERVATION)
+            assert tree.last_score == leaf.last_score == score
+
+
 def test_the_last_score_survives_a_change_of_the_tree() -> None:
     tree = Review(a=Fixed(0.5), b=Fixed(1.0))
     tree(ACTION, OBSERVATION)

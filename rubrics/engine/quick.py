@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rubrics.engine import sync
 from rubrics.engine.frames import FRAME, Frame, Outcomes, Run
 from rubrics.engine.plan import LATEST, Plan
-from rubrics.score import Score, Unscored
+from rubrics.score import Outcome, Score, Unscored
 from rubrics.trajectory import end_reader
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def _paying(episode: Episode, plan: Plan) -> Step:
     ends: Any = None
     paid: Score | None = None
     amount = 0.0
+    last: list[Outcome | None] = [None]
 
     def step(action: Any, observation: Any) -> float | Score | None:
         nonlocal kind, ends, paid, amount
@@ -54,7 +55,8 @@ def _paying(episode: Episode, plan: Plan) -> Step:
                 add_action(action)
                 add_observation(observation)
                 emit(amount)
-                episode._last = plan.last = [reward]
+                last[0] = reward
+                episode._last = plan.last = last
                 if plan.overlaps and LATEST[0] != plan.stamp:
                     plan.note_latest()
                 return reward

@@ -45,20 +45,25 @@ def _bare(plan: Plan) -> Callable[[Any, Any], float | Score | None]:
 def _lone_leaf(plan: Plan) -> Callable[[Any, Any], float | Score | None]:
     place = plan.root
     node, who = place.node, place.who
+    last: list[Outcome | None] = [None]
 
     def call(action: Any, observation: Any) -> float | Score | None:
         value: Any
         try:  # as in sync.leaf, without the call of it
             value = node.forward(action, observation)
-            if value.__class__ is not float or value - value != 0.0:
-                value = checked(value, who)
+            if value.__class__ is float and value - value == 0.0:
+                last[0] = value
+                plan.last = last
+                return value
+            value = checked(value, who)
         except Exception as error:
             try:
                 value = sync.failed(place, error)
             finally:
                 _failed(plan, error)
-        plan.last = [value]
-        return value if value.__class__ is float else public(value)
+        last[0] = value
+        plan.last = last
+        return public(value)
 
     return call
 
