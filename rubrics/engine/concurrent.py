@@ -232,20 +232,22 @@ def container(place: Place, recording: bool) -> AsyncCall:
         complete(place, recording)
         return settle([value], last)
 
+    plain = [i for i, child in enumerate(place.children) if not child.is_async]
+    others = [i for i, child in enumerate(place.children) if child.is_async]
+
     async def together(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
         values: list[Outcome | None] = [None] * len(runs)
-        tasks = [i for i, child in enumerate(place.children) if child.is_async]
-        for i, child in enumerate(place.children):
-            if not child.is_async:
-                value = values[i] = await runs[i](action, observation, last)
-                if node.stops and node.stop(value):
-                    tasks = []
-                    break
+        tasks = others
+        for i in plain:
+            value = values[i] = await runs[i](action, observation, last)
+            if node.stops and node.stop(value):
+                tasks = []
+                break
         if tasks:
             await all_of(node, runs, tasks, values, action, observation, last)
         if recording:
             complete(place, recording)
-        return settle([value for value in values if value is not None], last)
+        return settle(values if None not in values else [value for value in values if value is not None], last)  # type: ignore[arg-type]
 
     if node.around is not None:
         return around
@@ -273,15 +275,9 @@ async def all_of(node: Any, runs: list[AsyncCall], which: list[int], values: lis
     starting = [watched(i) if node.stops else runs[i](*args) for i in which]
     if FRAME.get().run.threads:  # type: ignore[union-attr]
         starting = [contained(coroutine) for coroutine in starting]
-    tasks = [asyncio.create_task(coroutine) for coroutine in starting]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-    finally:
-        pending = [task for task in tasks if not task.done()]
-        for task in pending:
-            task.cancel()
-        if pending:
-            await asyncio.gather(*pending, return_exceptions=True)
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(coroutine) for coroutine in starting]
+    await _until_one_fails(loop, tasks)
     errors = [error for task in tasks if not task.cancelled() and (error := task.exception()) is not None]
     if any(isinstance(error, _Decided) for error in errors):
         return
@@ -289,6 +285,29 @@ async def all_of(node: Any, runs: list[AsyncCall], which: list[int], values: lis
         raise errors[0]
     for i, task in zip(which, tasks, strict=True):
         values[i] = task.result()
+
+
+async def _until_one_fails(loop: asyncio.AbstractEventLoop, tasks: list[asyncio.Task[Any]]) -> None:
+    """Wait until all tasks are done, or one raised or was cancelled; then the others are cancelled and awaited."""
+    enough: asyncio.Future[None] = loop.create_future()
+    left = len(tasks)
+
+    def done(task: asyncio.Task[Any]) -> None:
+        nonlocal left
+        left -= 1
+        if (not left or task.cancelled() or task.exception() is not None) and not enough.done():
+            enough.set_result(None)
+
+    for task in tasks:
+        task.add_done_callback(done)
+    try:
+        await enough
+    finally:
+        pending = [task for task in tasks if not task.done()]
+        for task in pending:
+            task.cancel()
+        if pending:
+            await asyncio.gather(*pending, return_exceptions=True)
 
 
 def complete(place: Place, recording: bool) -> None:
