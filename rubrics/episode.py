@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, get_args
@@ -16,6 +14,7 @@ from rubrics.engine.journal import Journal, Pair
 from rubrics.engine.loop import block
 from rubrics.engine.quick import Step as QuickStep, quick_step
 from rubrics.engine.replay import shares
+from rubrics.engine.turn import Turn
 from rubrics.evaluation import Evaluation
 from rubrics.score import EpisodeError, EpisodeOverError, Outcome, Score, Unscored, is_pending, public
 from rubrics.step_rewards import StepRewards, reduced, spread
@@ -45,11 +44,9 @@ class Episode:
         "_emitted",
         "_end_reason",
         "_frame",
-        "_holder",
         "_id",
         "_journal",
         "_last",
-        "_lock",
         "_memo",
         "_plan",
         "_quick",
@@ -59,7 +56,7 @@ class Episode:
         "_run",
         "_shares",
         "_snapshot",
-        "_waiters",
+        "_turn",
         "evaluations",
         "final",
         "initial",
@@ -99,11 +96,9 @@ class Episode:
         self._last: list[Outcome | None] | None = None
         self._memo: dict[tuple[int, int, int], Any] | None = None
         self._end_reason: str | None = None
-        self._lock = threading.Lock()
-        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._turn = Turn()
         self._rewards: StepRewards | None = None
         self._shares: dict[int, float] = {}
-        self._holder: asyncio.AbstractEventLoop | None = None
 
     # -- what a driver does -------------------------------------------------------------------------------------------
 
@@ -127,7 +122,7 @@ class Episode:
     def _step_carefully(self, action: Any, observation: Any) -> float | Score | None:
         plan = self._rubric._compiled()
         if plan.is_async:
-            self._refuse_waiting_for_myself()
+            self._turn.refuse_to_wait_for_this_thread()
             return public(block(self._take_async, plan, action, observation, self._record, True)[0])
         return public(self._take(plan, action, observation, self._record)[0])
 
@@ -147,10 +142,11 @@ class Episode:
         """
         plan = self._rubric._compiled()
         if plan.is_async:
-            self._refuse_waiting_for_myself()
+            self._turn.refuse_to_wait_for_this_thread()
             block(self._take_unscored_async, plan, action, observation, True)
             return
-        with self._turn(), self._stepping(plan, action, observation, False, False) as (run, action, observation):
+        self._refuse_nesting()
+        with self._turn, self._stepping(plan, action, observation, False, False) as (run, action, observation):
             for place in plan.observers:
                 with suppress(Exception):  # most likely what failed in the first place
                     sync.observe(place, action, observation)
@@ -178,9 +174,10 @@ class Episode:
         plan = self._rubric._compiled()
         ending = self._ending(status, truncated)
         if plan.is_async:
-            self._refuse_waiting_for_myself()
+            self._turn.refuse_to_wait_for_this_thread()
             return block(self._end_async, plan, ending, reason, True)
-        with self._turn():
+        self._refuse_nesting()
+        with self._turn:
             if not self._closes_unscored(plan, ending, reason):
                 with self._ending_again(plan, ending, False) as (run, action, observation):
                     outcome = sync.build(plan.root, True)(action, observation, run.last)
@@ -196,11 +193,12 @@ class Episode:
     def abandon(self) -> None:
         """Give the episode up without waiting, as another takes its place; a step in progress runs on for nothing."""
         self.release()
-        if self.status is None and self._lock.acquire(False):
+        if self.status is None and self._turn.lock.acquire(False):
             try:
                 self._close("abandoned", None)
             finally:
-                self._leave()
+                self._turn.lock.release()
+                self._turn.wake()
 
     # -- what it knows ------------------------------------------------------------------------------------------------
 
@@ -292,7 +290,8 @@ class Episode:
     # -- one step -----------------------------------------------------------------------------------------------------
 
     def _take(self, plan: Plan, action: Any, observation: Any, recording: bool) -> tuple[Outcome, Evaluation | None]:
-        with self._turn():
+        self._refuse_nesting()
+        with self._turn:
             with self._stepping(plan, action, observation, recording, False) as (run, action, observation):
                 for place in plan.observers:
                     sync.observe(place, action, observation)
@@ -303,27 +302,23 @@ class Episode:
     async def _take_async(
         self, plan: Plan, action: Any, observation: Any, recording: bool, threads: bool
     ) -> tuple[Outcome, Evaluation | None]:
-        await self._enter_async()
-        try:
+        self._refuse_nesting()
+        async with self._turn:
             with self._stepping(plan, action, observation, recording, threads) as (run, action, observation):
                 for place in plan.observers:
                     await concurrent.observe(place, action, observation)
                 outcome = await concurrent.build(plan.root, run.recording)(action, observation, run.last)
             self._commit(run, outcome)
-        finally:
-            self._leave()
         return outcome, run.record
 
     async def _take_unscored_async(self, plan: Plan, action: Any, observation: Any, threads: bool) -> None:
-        await self._enter_async()
-        try:
+        self._refuse_nesting()
+        async with self._turn:
             with self._stepping(plan, action, observation, False, threads) as (run, action, observation):
                 for place in plan.observers:
                     with suppress(Exception):
                         await concurrent.observe(place, action, observation)
             self._commit(run, Unscored("the step could not be scored"))
-        finally:
-            self._leave()
 
     @contextmanager
     def _stepping(
@@ -462,14 +457,12 @@ class Episode:
             FRAME.reset(token)
 
     async def _end_async(self, plan: Plan, ending: End, reason: str | None, threads: bool) -> float | Score | None:
-        await self._enter_async()
-        try:
+        self._refuse_nesting()
+        async with self._turn:
             if not self._closes_unscored(plan, ending, reason):
                 with self._ending_again(plan, ending, threads) as (run, action, observation):
                     outcome = await concurrent.build(plan.root, True)(action, observation, run.last)
                 self._replace_last(run, outcome, reason)
-        finally:
-            self._leave()
         return self.reward
 
     def _replace_last(self, run: Run, outcome: Outcome, reason: str | None) -> None:
@@ -479,60 +472,12 @@ class Episode:
         self._end_reason = reason
         self._commit(run, outcome)
 
-    # -- one step at a time -------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        self._refuse_nesting()
-        self._refuse_waiting_for_myself()
-        self._lock.acquire()
-        try:
-            yield
-        finally:
-            self._leave()
-
-    async def _enter_async(self) -> None:
-        self._refuse_nesting()
-        while not self._lock.acquire(False):
-            loop = asyncio.get_running_loop()
-            woken: asyncio.Future[None] = loop.create_future()
-            self._waiters.append((loop, woken))
-            if self._lock.acquire(False):  # it came free before we stood in line
-                break
-            await woken
-        self._holder = asyncio.get_running_loop()
-
-    def _leave(self) -> None:
-        self._holder = None
-        self._lock.release()
-        if self._waiters:
-            self._wake()
-
-    def _wake(self) -> None:
-        """Those who wait on event loops try again, all of them; sync callers wait at the lock itself."""
-        waiters, self._waiters = self._waiters, []
-        for loop, woken in waiters:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_resolve, woken)
-
     def _refuse_nesting(self) -> None:
         frame = FRAME.get()
         if frame is not None and frame.run.episode is self and self._journal.inside:
             raise EpisodeError("a node cannot take a step of the episode that it is being evaluated in")
 
-    def _refuse_waiting_for_myself(self) -> None:
-        """A sync call waits in this thread, and a step in progress on the loop of this thread would never go on."""
-        if self._holder is not None and self._holder is asyncio._get_running_loop():
-            raise EpisodeError(
-                "a step of this episode is in progress on the event loop of this thread: await astep or aend"
-            )
-
 
 def _settled(entry: Any) -> bool:
     """Whether what is remembered of a node can stand at the end: it is done, not pending, and did not fail."""
     return entry.__class__ is tuple and not is_pending(entry[0]) and not isinstance(entry[0], sync.Failure)
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -32,7 +32,8 @@ def _paying(episode: Episode, plan: Plan) -> Step:
     """Under a delayed root, a step before the last pays its intermediate reward, and nobody's code runs."""
     rubric: Any = episode._rubric
     journal, emit = episode._journal, episode._emitted.append
-    acquire, release, carefully = episode._lock.acquire, episode._lock.release, episode._step_carefully
+    turn, carefully = episode._turn, episode._step_carefully
+    acquire, release = turn.lock.acquire, turn.lock.release
     add_action, add_observation = journal.actions.append, journal.observations.append
     kind: type | None = None
     ends: Any = None
@@ -62,8 +63,8 @@ def _paying(episode: Episode, plan: Plan) -> Step:
                 return reward
         finally:
             release()
-            if episode._waiters:
-                episode._wake()
+            if turn.waiting:
+                turn.wake()
         return carefully(action, observation)
 
     return step
@@ -72,7 +73,8 @@ def _paying(episode: Episode, plan: Plan) -> Step:
 def _scoring(episode: Episode, plan: Plan, run: Run, frame: Frame) -> Step:
     rubric: Any = episode._rubric
     journal, emit = episode._journal, episode._emitted.append
-    acquire, release, carefully = episode._lock.acquire, episode._lock.release, episode._step_carefully
+    turn, carefully = episode._turn, episode._step_carefully
+    acquire, release = turn.lock.acquire, turn.lock.release
     root, blank = sync.build(plan.root, False), plan.blank
     enter, leave = FRAME.set, FRAME.reset
 
@@ -109,8 +111,8 @@ def _scoring(episode: Episode, plan: Plan, run: Run, frame: Frame) -> Step:
                 return outcome  # type: ignore[no-any-return]
         finally:
             release()
-            if episode._waiters:
-                episode._wake()
+            if turn.waiting:
+                turn.wake()
         return carefully(action, observation)
 
     return step
