@@ -206,7 +206,18 @@ class AsyncKeepsItself(KeepsItself):
         return KeepsItself.forward(self, action, observation)
 
 
-@pytest.mark.parametrize("make", [KeepsItself, CallsSuper, AsyncKeepsItself])
+class HandsOn(KeepsItself):
+    """A plain forward over an async score_trajectory: what the inherited one hands back is awaited."""
+
+    async def score_trajectory(self, trajectory: Any) -> float:  # type: ignore[override]
+        await asyncio.sleep(0)
+        return KeepsItself.score_trajectory(self, trajectory)
+
+    def forward(self, action: Any, observation: Any) -> Any:
+        return ExponentialDiscountingTrajectoryRubric.forward(self, action, observation)
+
+
+@pytest.mark.parametrize("make", [KeepsItself, CallsSuper, AsyncKeepsItself, HandsOn])
 @pytest.mark.parametrize("above", [lambda node: node, lambda node: Sequential(Fixed(), Gate(node, 0.1))])
 async def test_a_forward_of_its_own(make: Callable[..., KeepsItself], above: Callable[[Any], Any]) -> None:
     node = make(gamma=0.5)

@@ -19,6 +19,8 @@ from types import ModuleType
 
 import pytest
 
+import rubrics
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -145,3 +147,8 @@ def test_a_failure_names_page_and_line(
     with pytest.raises(error) as caught:
         run_page(page, namespace)
     assert caught.value.__notes__ == [f"in the block at {page}:{line}"]
+
+
+def test_the_api_page_lists_every_public_name() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert [name for name in rubrics.__all__ if not re.search(rf"\b{name}\b", page)] == []
