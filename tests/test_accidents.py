@@ -222,7 +222,7 @@ def test_a_time_span_is_no_score() -> None:
     import numpy as np
 
     with pytest.raises(InvalidScoreError, match="timedelta64"):
-        Fixed(np.timedelta64(5))(ACTION, OBSERVATION)
+        Fixed(np.timedelta64(5, "s"))(ACTION, OBSERVATION)
 
 
 def test_a_rule_of_ones_own_keeps_pending_and_names_the_unscored() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from inspect import isawaitable
+from inspect import CORO_CREATED, getcoroutinestate, isawaitable
 from time import perf_counter
 from typing import Any
 
@@ -261,16 +261,12 @@ def explain(frame: Frame, error: Exception) -> None:
         return
     for child, outcome in frame.unscored or ():
         error.add_note(f"child {child.name!r} is unscored, which is None here: {outcome.reason or 'no reason given'}")
-    for coroutine in frame.coroutines or ():
-        if coroutine.cr_frame is not None and coroutine.cr_frame.f_lasti <= 0:  # type: ignore[attr-defined]
-            error.add_note("an async child was called without await; write `async def forward` and await it")
-            return
+    if any(getcoroutinestate(coroutine) == CORO_CREATED for coroutine in frame.coroutines or ()):
+        error.add_note("an async child was called without await; write `async def forward` and await it")
 
 
 def discard_coroutines(frame: Frame) -> None:
     """Close what an async child handed to a forward that never awaited it."""
-    from inspect import CORO_CREATED, getcoroutinestate
-
     for coroutine in frame.coroutines or ():
         if getcoroutinestate(coroutine) == CORO_CREATED:
             coroutine.close()
