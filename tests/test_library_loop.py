@@ -180,6 +180,33 @@ async def test_awaited_the_tree_runs_in_the_context_of_the_caller() -> None:
     assert await asyncio.gather(*(ask(f"caller {i}") for i in range(10))) == [1.0] * 10
 
 
+async def test_awaited_plain_code_stays_in_the_thread_of_the_loop() -> None:
+    threads: dict[str, threading.Thread] = {}
+
+    def look(name: str) -> None:
+        threads[name] = threading.current_thread()
+
+    class Looks(Fixed):
+        def observe(self, action: Any, observation: Any) -> None:
+            look("observe")
+
+        def forward(self, action: Any, observation: Any) -> Any:
+            look("plain")
+            return 1.0
+
+    class HandsBack(Fixed):
+        is_async = True
+
+        def forward(self, action: Any, observation: Any) -> Any:
+            look("hands back")
+            return asyncio.sleep(0, 1.0)
+
+    tree = halves(Looks(), HandsBack())
+    tree.register_forward_hook(lambda *_: look("hook"))
+    assert await tree(ACTION, OBSERVATION) == 1.0
+    assert threads == dict.fromkeys(("observe", "plain", "hands back", "hook"), threading.current_thread())
+
+
 def test_threaded_leaves_block_nobody_there_either() -> None:
     one, two = Blocking(), Blocking()
 
