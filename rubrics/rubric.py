@@ -292,8 +292,14 @@ class Rubric(Node):
         histories.
         """
         frame = FRAME.get()
-        if frame is not None and frame.run.over and id(self) in frame.run.plan.by_node:
-            return {}  # code that a run has left behind, such as a thread that was timed out
+        if frame is not None and id(self) in frame.run.plan.by_node:
+            apart = frame.apart
+            if apart is not None:  # a worker thread, which may be left behind
+                if id(self) not in apart:
+                    apart[id(self)] = (self, {} if frame.run.over else self._where()._journal.copy_of_memory(self))
+                return apart[id(self)][1]
+            if frame.run.over:
+                return {}  # code that a run has left behind, such as a task nobody awaited
         return self._where()._journal.memory_of(self)
 
     def _where(self) -> Episode:

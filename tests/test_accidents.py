@@ -235,3 +235,30 @@ def test_a_rule_of_ones_own_keeps_pending_and_names_the_unscored() -> None:
     with pytest.raises(TypeError) as caught:
         Mean({"a": Fixed(1.0), "b": Fixed(None)})(ACTION, OBSERVATION)
     assert any("child 'b' is unscored" in note for note in caught.value.__notes__)
+
+
+def test_a_thread_that_was_timed_out_changes_no_memory() -> None:
+    import threading
+
+    entered, release, written = threading.Event(), threading.Event(), threading.Event()
+
+    class Remembers(Rubric):
+        def forward(self, action: Any, observation: Any) -> float:
+            memory = self.memory
+            memory["seen"] = memory.get("seen", 0) + 1
+            if action == "slow":
+                entered.set()
+                release.wait(10)
+                memory["late"] = self.memory["late"] = True
+                written.set()
+            return float(memory["seen"])
+
+    node = Remembers()
+    episode = Timeout(node, 0.05).episode()
+    assert episode.step("quick", running()) == 1.0
+    assert episode.step("slow", running()) is None
+    assert entered.is_set()
+    release.set()
+    assert written.wait(10)
+    assert episode.memory_of(node) == {"seen": 1}
+    assert episode.step("quick", running()) == 2.0

@@ -57,6 +57,7 @@ async def apart(run: SyncCall, action: Any, observation: Any, last: list[Outcome
     record = frame.record
     aside = Frame(frame.run, frame.place, None if record is None else Evaluation(record.path, record.kind))
     aside.counts = frame.counts
+    aside.apart = {}
     answers = Outcomes([None] * len(last))
     answers.run = frame.run
 
@@ -64,6 +65,8 @@ async def apart(run: SyncCall, action: Any, observation: Any, last: list[Outcome
         for i, answer in enumerate(answers):
             if answer is not None:
                 last[i] = answer
+        for node, memory in (aside.apart or {}).values():
+            node._where()._journal.replace_memory(node, memory)
         if record is not None and aside.record is not None:
             record.children.extend(aside.record.children)
             record.own_usage = record.own_usage + aside.record.own_usage

@@ -81,9 +81,13 @@ class Run:
 
 
 class Frame:
-    """One node at work within a run; what its forward calls is noted here."""
+    """One node at work within a run; what its forward calls is noted here.
 
-    __slots__ = ("coroutines", "counts", "pending", "place", "record", "run", "unscored")
+    Attributes:
+        apart: in a worker thread, copies of the memories that nodes have there, taken over when the thread is done.
+    """
+
+    __slots__ = ("apart", "coroutines", "counts", "pending", "place", "record", "run", "unscored")
 
     def __init__(self, run: Run, place: Place | None = None, record: Evaluation | None = None) -> None:
         self.run = run
@@ -93,6 +97,7 @@ class Frame:
         self.unscored: list[tuple[Place, Unscored]] | None = None
         self.coroutines: list[Coroutine[Any, Any, Any]] | None = None
         self.counts: dict[str, int] | None = None
+        self.apart: dict[int, tuple[Any, dict[str, Any]]] | None = None
 
     def note(self, place: Place, outcome: Outcome) -> None:
         """Remember what a child answered to a custom forward."""

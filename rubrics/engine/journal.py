@@ -96,6 +96,16 @@ class Journal:
             known = self._memory[key] = (node, {})
         return known[1]
 
+    def copy_of_memory(self, node: Rubric) -> dict[str, Any]:
+        """A copy of a node's dict, for code that may be left behind."""
+        return _copied(self.memory_of(node))
+
+    def replace_memory(self, node: Rubric, memory: dict[str, Any]) -> None:
+        """A node's dict is now like this one."""
+        kept = self.memory_of(node)
+        kept.clear()
+        kept.update(memory)
+
     def pairs_of(self, node: Rubric) -> list[Pair]:
         """The pairs of a delayed node: what it was called with, else the step's own."""
         key = id(node)

@@ -236,6 +236,7 @@ def enter(place: Place) -> tuple[Frame, Any]:
     outer = FRAME.get()
     assert outer is not None
     frame = Frame(outer.run, place, outer.record)
+    frame.apart = outer.apart
     return frame, FRAME.set(frame)
 
 
