@@ -231,7 +231,7 @@ def _reader_for(kind: type) -> _Reader:
         return _end_of_keys
     if issubclass(kind, Mapping):
         return _end_of_mapping
-    provided = {name: end for name, end in _ENDS.items() if any(name in base.__dict__ for base in kind.__mro__)}
+    provided = {name: end for name, end in _ENDS.items() if _provides(kind, name)}
     if kind.__module__ == "builtins" and not kind.__dictoffset__ and not provided:
         return _never
     fallback = next((base.__module__ for base in kind.__mro__ if "__getattr__" in base.__dict__), None)
@@ -244,6 +244,18 @@ def _reader_for(kind: type) -> _Reader:
     if not kind.__dictoffset__:
         return partial(_end_of_attributes, provided)
     return partial(_end_of_attributes, _ENDS) if provided else _end_of_instance
+
+
+def _provides(kind: type, name: str) -> bool:
+    """Whether a class can say True for a name by itself: a descriptor (property, slot), or True as its default.
+
+    Any other default, such as the False of a dataclass field, ends nothing: the instance's own value decides.
+    """
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            value = base.__dict__[name]
+            return hasattr(type(value), "__get__") or _true(value)
+    return False
 
 
 def _never(observation: Any) -> None:
