@@ -7,7 +7,24 @@ from typing import Any
 
 import pytest
 
-from rubrics import AnyOf, Gate, InvalidScoreError, Product, Rubric, Score, Sequential, Unscored, WeightedSum
+from rubrics import (
+    AllOf,
+    AnyOf,
+    Container,
+    Fallback,
+    Gate,
+    InvalidScoreError,
+    Product,
+    Rubric,
+    Scale,
+    Score,
+    Sequential,
+    Switch,
+    Threaded,
+    Timeout,
+    Unscored,
+    WeightedSum,
+)
 from tests.leaves import ACTION, DRIVERS, OBSERVATION, AsyncFixed, Boom, Fixed, evaluated, outcome, pending
 
 
@@ -192,6 +209,31 @@ async def test_a_container_whose_forward_only_calls_super_scores_the_same(driver
         assert await outcome(Same(leaf(0.5), leaf(0.75)), driver) == ("scored", 0.75)
         assert await outcome(Product(Same(leaf(0.5), leaf(None)), leaf(1.0)), driver) == ("unscored", None)
         assert await outcome(Same(leaf(pending(0.5)), leaf(0.25)), driver) == ("pending", 0.5)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("leaf", [Fixed, AsyncFixed])
+async def test_every_container_can_be_built_upon(leaf: type[Fixed], driver: str) -> None:
+    def on(base: type[Container], *arguments: Any, **options: Any) -> Container:
+        return type("Own", (base,), {"forward": lambda self, a, o: base.forward(self, a, o)})(*arguments, **options)
+
+    bad = leaf(Boom())
+    for node, expected in (
+        (on(Gate, leaf(0.25), 0.5), ("scored", 0.0)),
+        (on(Sequential, leaf(0.5), leaf(-1.0), bad), ("scored", -1.0)),
+        (on(AllOf, leaf(0.5), leaf(0.25)), ("scored", 0.25)),
+        (on(Switch, lambda a, o: "x", {"x": leaf(0.5), "y": bad}), ("scored", 0.5)),
+        (on(Scale, leaf(pending(0.5)), 2.0), ("pending", 1.0)),
+        (on(Fallback, leaf(None), 0.25), ("scored", 0.25)),
+        (on(Fallback, leaf(0.5), bad, on_error=True), ("scored", 0.5)),
+        (on(Fallback, bad, leaf(0.75), on_error=True), ("scored", 0.75)),
+        (on(Fallback, bad, leaf(0.75)), ("error", Boom)),
+        (on(Fallback, bad, bad, on_error=True), ("error", Boom)),
+        (on(Timeout, leaf(0.5), 60), ("scored", 0.5)),
+        (on(Threaded, leaf(None)), ("unscored", None)),
+    ):
+        assert await outcome(node, driver) == expected, node
+        assert (await outcome(Sequential(node), driver)) == expected
 
 
 def test_another_tree_called_within_a_forward_is_a_run_of_its_own() -> None:

@@ -123,6 +123,24 @@ async def test_one_that_gives_up_waiting_for_its_turn_holds_up_nobody() -> None:
     assert [step.action for step in episode.trajectory.steps] == [0, 2, 3]
 
 
+def test_one_whose_loop_has_gone_holds_up_nobody() -> None:
+    leaf = Blocking(1.0)
+    episode = Sequential(leaf, Judged(1.0)).episode()
+
+    async def gives_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(episode.astep(2, running()), 0.01)
+
+    with ThreadPoolExecutor(1) as pool:
+        step = pool.submit(episode.step, 1, running())
+        assert leaf.entered.wait(10)
+        asyncio.run(gives_up())
+        leaf.release.set()
+        assert step.result(10) == 0.0
+    assert episode.end() == 1.0
+    assert episode.steps == 1
+
+
 async def test_a_step_that_waits_behind_the_last_one_is_too_late() -> None:
     leaf = AsyncAlone()
     episode = Sequential(leaf, Judged(1.0)).episode()

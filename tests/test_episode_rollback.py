@@ -14,6 +14,7 @@ from rubrics import EpisodeError, Fallback, Rubric, Session, Switch, Threaded, T
 from tests.leaves import (
     ACTION,
     OBSERVATION,
+    AsyncFixed,
     AsyncFlaky,
     Blocking,
     Boom,
@@ -245,15 +246,20 @@ async def test_what_a_step_did_before_it_failed_is_not_what_the_last_step_answer
     assert session.last_score == 0.375
 
 
-def test_memory_of_a_child_whose_error_was_caught_is_kept() -> None:
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("around", [lambda child: child, Threaded])
+async def test_memory_of_a_child_whose_error_was_caught_is_kept(around: Callable[[Rubric], Rubric], way: str) -> None:
     class Fails(Remembers):
         def forward(self, action: Any, observation: Any) -> Any:
             super().forward(action, observation)
             raise Boom
 
-    session = started(Fallback(Fails(), 0.5, on_error=True))
-    assert session(ACTION, OBSERVATION) == 0.5  # the step did not fail
-    assert session.get_rubric("rubric").memory["count"] == 1
+    node = Fails()
+    for other in (0.5, AsyncFixed(0.5)):
+        session = started(Fallback(around(node), other, on_error=True))
+        for steps in (1, 2):
+            assert await take(session, way) == 0.5  # the step did not fail
+            assert session.episode_now.memory_of(node)["count"] == steps
 
 
 def test_memory_that_cannot_be_copied_does_not_break_a_step() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -221,12 +222,19 @@ def test_an_awaitable_out_of_a_plain_observe_is_refused() -> None:
         Sequential(Watches())(ACTION, OBSERVATION)
 
 
-def test_a_switch_does_not_take_its_default_for_an_async_key() -> None:
-    async def key(action: Any, observation: Any) -> str:
-        return "a"
+async def name() -> str:
+    return "a"
 
+
+async def async_key(action: Any, observation: Any) -> str:
+    return "a"
+
+
+@pytest.mark.parametrize("key", [async_key, lambda action, observation: name()])
+def test_a_switch_does_not_take_its_default_for_an_async_key(key: Any) -> None:
     with pytest.raises((InvalidScoreError, ValueError), match="Switch"):
-        Switch(key, {"a": Fixed()}, default=Fixed(0.25))(ACTION, OBSERVATION)  # type: ignore[arg-type]
+        Switch(key, {"a": Fixed()}, default=Fixed(0.25))(ACTION, OBSERVATION)
+    gc.collect()
 
 
 class ForgetsAwait(Rubric):
