@@ -157,14 +157,21 @@ def test_a_bare_call_is_observed_too() -> None:
     assert [action for action, _, _ in node.observed] == ["one", "two"]
 
 
-def test_an_observer_that_raises_is_named() -> None:
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_an_observer_that_raises_is_named(asynchronous: bool) -> None:
     class Fails(Fixed):
         def observe(self, action: Any, observation: Any) -> None:
             raise KeyError("board")
 
-    with pytest.raises(KeyError) as caught:
-        Sequential({"inner": Sequential({"watch": Fails()})})(ACTION, OBSERVATION)
-    assert any("inner.watch" in note for note in caught.value.__notes__)
+    class AsyncFails(Fixed):
+        async def observe(self, action: Any, observation: Any) -> None:
+            raise KeyError("board")
+
+    tree = Sequential({"inner": Sequential({"watch": AsyncFails() if asynchronous else Fails()})})
+    for take in (tree.episode().astep, lambda *pair: asyncio.to_thread(tree.episode().step, *pair)):
+        with pytest.raises(KeyError) as caught:
+            await take(ACTION, OBSERVATION)
+        assert any("inner.watch" in note for note in caught.value.__notes__)
 
 
 # What a delayed node saw: the steps, or its own calls

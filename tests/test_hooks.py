@@ -97,3 +97,28 @@ async def test_a_hook_that_raises_is_named(leaf: type[Fixed], driver: str) -> No
     with pytest.raises(Boom) as caught:
         await tree.evaluate(ACTION, OBSERVATION)
     assert caught.value.__notes__ == [f"in rubric inner.node ({leaf.__name__})"]
+
+
+@pytest.mark.parametrize("make", [lambda node: node, lambda node: Sequential(Gate(node, 0.1), Fixed(0.5))])
+def test_hooks_that_come_and_go_between_the_runs(make: Any) -> None:
+    seen: list[str] = []
+    node = Fixed(0.5)
+    tree = make(node)
+    episode = tree.episode()
+    for run in (lambda: tree(ACTION, OBSERVATION), lambda: episode.step(ACTION, OBSERVATION)):
+        assert run() == 0.5
+        before = node.register_forward_pre_hook(lambda *_: seen.append("before"))
+        after = node.register_forward_hook(lambda *_: seen.append("after"))
+        assert run() == 0.5
+        assert seen == ["before", "after"]
+        before.remove()
+        after.remove()
+        assert run() == 0.5
+        assert seen == ["before", "after"]
+        seen.clear()
+
+
+@pytest.mark.parametrize("hook", [None, "print", 3])
+def test_a_hook_is_a_function(hook: Any) -> None:
+    with pytest.raises(TypeError, match="hook"):
+        Fixed().register_forward_hook(hook)

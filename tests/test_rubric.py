@@ -11,8 +11,19 @@ from typing import Any
 
 import pytest
 
-from rubrics import Gate, InvalidScoreError, Rubric, RubricDict, Sequential, Session, StructureError, WeightedSum
-from tests.leaves import ACTION, OBSERVATION, Fixed, Judged
+from rubrics import (
+    AllOf,
+    Gate,
+    InvalidScoreError,
+    Rubric,
+    RubricDict,
+    Sequential,
+    Session,
+    StructureError,
+    Threaded,
+    WeightedSum,
+)
+from tests.leaves import ACTION, DRIVERS, OBSERVATION, AsyncFixed, Fixed, Judged, outcome
 
 
 class Review(Rubric):
@@ -248,6 +259,15 @@ def test_the_last_score_is_that_of_the_latest_run() -> None:
     assert [node.last_score for node in (tree, first)] == [None, None]
     assert second(ACTION, OBSERVATION) == 0.25
     assert [second.last_score, tree.last_score] == [0.25, None]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_the_last_score_is_known_of_nodes_in_other_threads(driver: str) -> None:
+    plain, below, judge, skipped = Fixed(0.5), Fixed(0.25), AsyncFixed(1.0), Fixed()
+    tree = Sequential(AllOf(plain, Threaded(Gate(below, 0.1)), judge), Gate(Fixed(0.0)), skipped)
+    assert await outcome(tree, driver) == ("scored", 0.0)
+    assert [node.last_score for node in (plain, below, judge, skipped)] == [0.5, 0.25, 1.0, None]
+    assert [tree[0].last_score, tree.last_score] == [0.25, 0.0]
 
 
 def test_a_failed_run_is_no_latest_run() -> None:

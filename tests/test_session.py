@@ -79,6 +79,7 @@ async def test_sessions_do_not_see_each_other(make: Callable[[], WeightedSum]) -
     tree = make()
     one, two = tree.session(), tree.session()
     one.reset(task="first", initial="start")
+    assert one.get_rubric("judged").compute_step_rewards() == []
     for action in (0.5, 1.0):
         await call(one, action, running())
     await call(two, 0.25, running())
