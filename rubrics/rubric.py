@@ -416,8 +416,9 @@ def _asks_for_memory(function: Any) -> bool:
     """Whether a method or property reads `self.memory`, so that its tree keeps state from one step to the next."""
     if isinstance(function, property):
         function = function.fget
-    function = inspect.unwrap(function)
-    code = getattr(function, "__code__", None)
+    if not inspect.isfunction(function):  # any object can be an attribute of a class, also one that has every name
+        return False
+    code = getattr(inspect.unwrap(function), "__code__", None)
     return code is not None and code.co_argcount > 0 and _reads_memory(code, code.co_varnames[0])
 
 

@@ -262,3 +262,17 @@ def test_a_thread_that_was_timed_out_changes_no_memory() -> None:
     assert written.wait(10)
     assert episode.memory_of(node) == {"seen": 1}
     assert episode.step("quick", running()) == 2.0
+
+
+def test_a_class_may_hold_an_object_that_has_every_attribute() -> None:
+    class Proxy:
+        def __getattr__(self, name: str) -> Proxy:
+            return Proxy()
+
+    class Asks(Rubric):
+        client = Proxy()
+
+        def forward(self, action: Any, observation: Any) -> float:
+            return 1.0
+
+    assert Asks()(ACTION, OBSERVATION) == 1.0
