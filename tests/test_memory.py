@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rubrics import EpisodeOverError, Gate, Rubric, Sequential, WeightedSum
+from rubrics import EpisodeOverError, Gate, Rubric, Sequential, Unscored, WeightedSum
 from tests.leaves import ACTION, OBSERVATION, Boom, Fixed, Judged, done, running
 
 
@@ -160,3 +160,17 @@ def test_memory_belongs_to_the_tree_that_runs(leaf: type[Rubric]) -> None:
     assert [one(ACTION, OBSERVATION), one(ACTION, OBSERVATION)] == [1.0, 2.0]
     assert [two(ACTION, OBSERVATION), node(ACTION, OBSERVATION)] == [1.0, 1.0]
     assert [one(ACTION, OBSERVATION), two(ACTION, OBSERVATION), node(ACTION, OBSERVATION)] == [3.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("above", [lambda leaf: leaf, Sequential])
+def test_a_first_step_that_is_unscored_is_remembered_like_any_other(above: Callable[[Rubric], Rubric]) -> None:
+    class Counts(Rubric):
+        def forward(self, action: Any, observation: Any) -> float:
+            seen = count(self, action)  # by a helper, so that it shows only now that the node keeps memory
+            if action == "unclear":
+                raise Unscored("cannot tell")
+            return seen
+
+    tree = above(Counts())
+    assert tree("unclear", OBSERVATION) is None
+    assert tree(ACTION, OBSERVATION) == 2.0

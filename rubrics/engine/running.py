@@ -59,8 +59,9 @@ def _lone_leaf(plan: Plan) -> Callable[[Any, Any], float | Score | None]:
         except Exception as error:
             try:
                 value = sync.failed(place, error)
-            finally:
+            except Exception:
                 _failed(plan, error)
+                raise
         last[0] = value
         plan.last = last
         return public(value)
