@@ -248,14 +248,14 @@ class Rubric(Node):
 
         Subclasses that keep state on themselves override it; nodes below are reached even without `super().reset()`.
         """
-        with _Resetting(self) as first:
-            if first:
+        with _Resetting(self) as resetting:
+            if not (resetting.inside or resetting.done):
                 self._reset_tree()
 
     async def reset_async(self) -> None:
         """Like `reset`; overrides of `reset_async` below are awaited."""
-        with _Resetting(self) as first:
-            if first:
+        with _Resetting(self) as resetting:
+            if not (resetting.inside or resetting.done):
                 await self._reset_tree_async()
 
     def _reset_tree(self) -> None:
@@ -436,25 +436,33 @@ def _is_async_callable(value: Any) -> bool:
 
 
 class _Resetting:
-    """Enters a node once per reset of a tree, however many overrides call `super().reset()`."""
+    """One node's part in the reset of a tree: each node is reset once, wherever it hangs, and its children after it.
+
+    Attributes:
+        inside: whether this is `super().reset()` within an override of the same node.
+        done: whether the node was reset already in this reset of the tree.
+    """
 
     _local = threading.local()
 
     def __init__(self, node: Rubric) -> None:
         self.node = node
 
-    def __enter__(self) -> bool:
-        busy: set[int] | None = getattr(self._local, "busy", None)
-        self.outermost = busy is None
-        if busy is None:
-            busy = self._local.busy = set()
-        first = id(self.node) not in busy
-        busy.add(id(self.node))
-        return first
+    def __enter__(self) -> _Resetting:
+        progress: dict[int, bool] | None = getattr(self._local, "progress", None)
+        self.outermost = progress is None
+        if progress is None:
+            progress = self._local.progress = {}
+        self.inside = progress.get(id(self.node)) is False
+        self.done = progress.get(id(self.node), False)
+        progress.setdefault(id(self.node), False)
+        return self
 
     def __exit__(self, *_: object) -> None:
+        if not self.inside:
+            self._local.progress[id(self.node)] = True
         if self.outermost:
-            self._local.busy = None
+            self._local.progress = None
 
 
 def _reset_override(function: F) -> F:
@@ -463,18 +471,22 @@ def _reset_override(function: F) -> F:
 
         @functools.wraps(function)
         async def reset_async(self: Rubric) -> None:
-            with _Resetting(self) as first:
+            with _Resetting(self) as resetting:
+                if resetting.done:
+                    return
                 await function(self)
-                if first:
+                if not resetting.inside:
                     await self._reset_tree_async()
 
         return cast("F", reset_async)
 
     @functools.wraps(function)
     def reset(self: Rubric) -> None:
-        with _Resetting(self) as first:
+        with _Resetting(self) as resetting:
+            if resetting.done:
+                return
             function(self)
-            if first:
+            if not resetting.inside:
                 self._reset_tree()
 
     return cast("F", reset)

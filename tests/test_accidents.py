@@ -276,3 +276,27 @@ def test_a_class_may_hold_an_object_that_has_every_attribute() -> None:
             return 1.0
 
     assert Asks()(ACTION, OBSERVATION) == 1.0
+
+
+async def test_a_node_that_hangs_at_two_places_is_reset_once() -> None:
+    calls: list[str] = []
+
+    class Base(Rubric):
+        def reset(self) -> None:
+            calls.append("base")
+
+        def forward(self, action: Any, observation: Any) -> float:
+            return 1.0
+
+    class Derived(Base):
+        def reset(self) -> None:
+            super().reset()
+            calls.append("derived")
+
+    node = Derived()
+    tree = Sequential(node, Sequential(node, Gate(node)))
+    tree.reset()
+    assert calls == ["base", "derived"]
+    await tree.reset_async()
+    tree.reset()
+    assert calls == ["base", "derived"] * 3
