@@ -7,9 +7,9 @@ import functools
 import gc
 import inspect
 import itertools
-import threading
 import weakref
 from collections.abc import Callable
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from rubrics.engine import replay, running
@@ -443,16 +443,16 @@ class _Resetting:
         done: whether the node was reset already in this reset of the tree.
     """
 
-    _local = threading.local()
-
     def __init__(self, node: Rubric) -> None:
         self.node = node
 
     def __enter__(self) -> _Resetting:
-        progress: dict[int, bool] | None = getattr(self._local, "progress", None)
-        self.outermost = progress is None
+        progress = _RESETTING.get()
+        self.token: Token[dict[int, bool] | None] | None = None
         if progress is None:
-            progress = self._local.progress = {}
+            progress = {}
+            self.token = _RESETTING.set(progress)
+        self.progress = progress
         self.inside = progress.get(id(self.node)) is False
         self.done = progress.get(id(self.node), False)
         progress.setdefault(id(self.node), False)
@@ -460,9 +460,13 @@ class _Resetting:
 
     def __exit__(self, *_: object) -> None:
         if not self.inside:
-            self._local.progress[id(self.node)] = True
-        if self.outermost:
-            self._local.progress = None
+            self.progress[id(self.node)] = True
+        if self.token is not None:
+            _RESETTING.reset(self.token)
+
+
+# Nodes of the reset that is going on, and whether each is done. A context variable: resets on one loop take turns.
+_RESETTING: ContextVar[dict[int, bool] | None] = ContextVar("rubrics_resetting", default=None)
 
 
 def _reset_override(function: F) -> F:

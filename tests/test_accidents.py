@@ -300,3 +300,25 @@ async def test_a_node_that_hangs_at_two_places_is_reset_once() -> None:
     await tree.reset_async()
     tree.reset()
     assert calls == ["base", "derived"] * 3
+
+
+async def test_resets_on_one_loop_do_not_meet() -> None:
+    calls: list[str] = []
+
+    class Slow(Rubric):
+        def __init__(self, name: str, turns: int) -> None:
+            super().__init__()
+            self.name, self.turns = name, turns
+
+        async def reset_async(self) -> None:
+            for _ in range(self.turns):
+                await asyncio.sleep(0)
+            calls.append(self.name)
+
+        def forward(self, action: Any, observation: Any) -> float:
+            return 1.0
+
+    shared = Slow("shared", 3)
+    trees = [Sequential(Slow("a", 1), shared), Sequential(Slow("b", 5), shared), Sequential(Slow("c", 2), shared)]
+    await asyncio.gather(*(tree.reset_async() for tree in trees))
+    assert sorted(calls) == ["a", "b", "c", "shared", "shared", "shared"]
