@@ -40,8 +40,7 @@ class TrajectoryRubric(Rubric):
 
     Args:
         intermediate_reward: what it pays on each step before the end.
-        credit: how its score is spread over the steps (`credit`); None is `Terminal()`, all on the last
-            step.
+        credit: how its score is spread over the steps (see `rubrics.credit`); None is `Terminal()`, all on the last.
     """
 
     state_fields: ClassVar[tuple[str, ...]] = ("intermediate_reward",)
@@ -141,9 +140,8 @@ class TrajectoryRubric(Rubric):
 
     @_trajectory.setter
     def _trajectory(self, pairs: Sequence[Pair]) -> None:
-        if (
-            self._kind() == CUSTOM or pairs
-        ):  # an empty list is what a node without a forward of its own begins with anyway
+        # An empty list is what a node without a forward of its own begins with anyway.
+        if self._kind() == CUSTOM or pairs:
             _episode_of(self)._journal.set_list(self, pairs if isinstance(pairs, list) else list(pairs))
 
     def compute_step_rewards(self) -> list[float]:
@@ -226,10 +224,7 @@ class ExponentialDiscountingTrajectoryRubric(TrajectoryRubric):
 
 
 def _episode_of(node: TrajectoryRubric) -> Episode:
-    """The episode whose steps a node speaks of:
-
-    the running one, else the default one of the root it was last run under.
-    """
+    """The episode a node speaks of: the running one, else the default one of the root it was last run under."""
     given: Episode | None = node.__dict__.get("_copy_in")
     if given is not None:
         return given

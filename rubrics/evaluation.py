@@ -45,10 +45,10 @@ class Evaluation:
     """One node of a run, with the nodes it called below it; the root stands for the whole run.
 
     Attributes:
-        path: dotted path from the root, ``""`` for the root; two calls of one child by one parent are ``x`` and
-            ``x#2``.
+        path: dotted path from the root, `""` for the root; two calls of one child by one parent are `x` and
+            `x#2`.
         kind: class name of the node.
-        status: ``"scored"``, ``"pending"``, ``"unscored"``, ``"skipped"`` (never reached) or ``"error"``.
+        status: `"scored"`, `"pending"`, `"unscored"`, `"skipped"` (never reached) or `"error"`.
         score: the score, or the intermediate reward of a pending node; else None.
         reason: why, in words; for an error its type and message.
         metadata: what the node added.
@@ -83,7 +83,7 @@ class Evaluation:
 
     @property
     def name(self) -> str:
-        """The last part of the path; ``""`` for the root."""
+        """The last part of the path; `""` for the root."""
         return self.path.rpartition(".")[2]
 
     @property
@@ -159,11 +159,11 @@ class Evaluation:
             yield from child.nodes()
 
     def flatten(self) -> dict[str, float | None]:
-        """The score of every node by path, the root under ``""``; None where a node has none."""
+        """The score of every node by path, the root under `""`; None where a node has none."""
         return {node.path: node.score for node in self.nodes()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data that `from_dict` reads back exactly; ``usage`` is the node's own."""
+        """Plain data that `from_dict` reads back exactly; `usage` is the node's own."""
         return {
             "path": self.path,
             "kind": self.kind,

@@ -50,7 +50,7 @@ class Rubric(Node):
     is_async: bool = False
     reduction: Reduction = "sum"
     sees: str = "steps"
-    _remembers: ClassVar[bool] = False
+    _remembers: ClassVar[bool] = False  # whether methods read `self.memory`
 
     if TYPE_CHECKING:
         _plan: Plan | None
@@ -382,9 +382,6 @@ class Rubric(Node):
     def _observer(self) -> Callable[..., Any] | None:
         observe = getattr(self, "observe", None)  # a child may bear the name too
         return observe if callable(observe) and not isinstance(observe, Rubric) else None
-
-    def _uses_memory(self) -> bool:
-        return self._remembers
 
     def _overrides_reset(self) -> bool:
         return type(self).reset is not Rubric.reset

@@ -2,13 +2,13 @@
 
 A node has one of four outcomes, which are never confused:
 
-* **scored**: a finite ``float`` (or a `Score`, a float that can explain itself);
-* **pending**: a ``Score`` with ``pending=True``: a delayed node before the end, carrying its intermediate reward;
-* **unscored**: it could not be assessed. ``forward`` returns ``None`` or raises `Unscored` with a reason;
+* **scored**: a finite `float` (or a `Score`, a float that can explain itself);
+* **pending**: a `Score` with `pending=True`: a delayed node before the end, carrying its intermediate reward;
+* **unscored**: it could not be assessed. `forward` returns `None` or raises `Unscored` with a reason;
 * **error**: an exception, which keeps its type and gains a note with the path of the node.
 
-Inside the engine an unscored outcome is an ``Unscored`` instance, so that its reason is not lost; a caller sees
-``None``.
+Inside the engine an unscored outcome is an `Unscored` instance, so that its reason is not lost; a caller sees
+`None`.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Score(float):
 
 
 Outcome: TypeAlias = float | Score | Unscored
-"""What the engine passes from node to node; a pending outcome is a ``Score`` with ``pending=True``."""
+"""What the engine passes from node to node; a pending outcome is a `Score` with `pending=True`."""
 
 
 def is_pending(outcome: object) -> bool:
@@ -119,15 +119,15 @@ def is_pending(outcome: object) -> bool:
 
 
 def public(outcome: Outcome | None) -> float | Score | None:
-    """An outcome as a caller sees it: unscored is ``None``."""
+    """An outcome as a caller sees it: unscored is `None`."""
     return None if outcome.__class__ is Unscored else outcome  # type: ignore[return-value]
 
 
 def checked(value: object, who: Callable[[], str]) -> Outcome:
-    """The outcome that the return value of a ``forward`` stands for.
+    """The outcome that the return value of a `forward` stands for.
 
     Args:
-        value: what ``forward`` returned: a float, int, bool, numpy scalar, ``Score`` or None.
+        value: what `forward` returned: a float, int, bool, numpy scalar, `Score` or None.
         who: names the node, for the message.
 
     Raises:

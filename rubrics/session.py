@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class NodeView:
-    """A node of a shared tree as one session sees it:
+    """A node of a shared tree as one session sees it.
 
-    scores and trajectory are the session's, all else is the node's.
+    Scores, memory and trajectory are the session's, all else is the node's.
     """
 
     def __init__(self, node: Rubric, session: Session) -> None:
@@ -33,7 +33,7 @@ class NodeView:
     @property
     def memory(self) -> dict[str, Any]:
         """The node's memory in the session's episode."""
-        return self._session.episode_now._journal.memory_of(self._node)
+        return self._session.episode_now.memory_of(self._node)
 
     @property
     def task(self) -> Any:
@@ -43,7 +43,7 @@ class NodeView:
     @property
     def trajectory(self) -> list[tuple[Any, Any]]:
         """The node's pairs in the session's episode (a copy)."""
-        return list(self._session.episode_now._journal.pairs_of(self._node))
+        return list(self._session.episode_now.pairs(self._node))
 
     def compute_step_rewards(self) -> list[float]:
         """The node's credit for each step of the session's episode, after its end."""
@@ -104,16 +104,14 @@ class NodeView:
 
 
 class Session(NodeView):
-    """A tree with a default episode of its own: called, reset and introspected like the tree. Made by
-    `rubric.session()`.
+    """A tree with a default episode of its own: called, reset and introspected like the tree.
 
-    Many sessions over one tree run at once without seeing each other's steps.
+    Made by `rubric.session()`. Many sessions over one tree run at once without seeing each other's steps.
     """
 
     def __init__(self, rubric: Rubric) -> None:
         super().__init__(rubric, self)
         self._episode: Episode | None = None
-        self._task: Any = None
 
     def _seen(self, value: Any) -> Any:
         """A node as this session sees it; anything else as it is."""

@@ -10,7 +10,7 @@ from rubrics.engine.frames import FRAME
 from rubrics.engine.loop import in_thread
 from rubrics.engine.plan import CONTAINER, CUSTOM
 from rubrics.engine.sync import swallowed
-from rubrics.node import has_class_forward
+from rubrics.node import has_class_forward, is_ours
 from rubrics.rubric import Rubric
 from rubrics.score import Outcome, Score, StructureError, Unscored, is_pending
 
@@ -98,7 +98,7 @@ class Container(Holder):
         Where a rule of a subclass gives a plain number, pending parts make it pending, unless `stop` says that they do
         not matter.
         """
-        if type(self).__module__.startswith("rubrics."):
+        if is_ours(type(self)):
             return self.combine
         combine, stop = self.combine, self.stop
 
@@ -130,10 +130,7 @@ class Container(Holder):
         return [0.0] * len(values)
 
     def forward(self, action: Any, observation: Any) -> Any:
-        """The rule, for subclasses whose own `forward` builds on it:
-
-        the score, or a coroutine where a child is async.
-        """
+        """The rule, for subclasses whose own `forward` builds on it; a coroutine where a child is async."""
         if self.is_async_tree:
             return self._forward_async(action, observation)
         if self.routes:

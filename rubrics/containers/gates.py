@@ -177,7 +177,7 @@ class Switch(Container):
         key: returns one of the names.
         rubrics: children by name.
         default: for names that are not there; without it an unknown name is an error
-            (`score.CaseError`).
+            (`CaseError`).
     """
 
     concurrent = False

@@ -135,7 +135,7 @@ class Frame:
             return path
         if mine.path and not path.startswith(f"{mine.path}."):  # a node from another branch
             path = f"{parent.path}.{place.name}"
-        elif parent.path != mine.path:  # below an ``x#2``
+        elif parent.path != mine.path:  # below an `x#2`
             path = f"{parent.path}{path[len(mine.path) :]}"
         if not mine.custom:
             return path

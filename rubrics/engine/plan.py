@@ -96,7 +96,7 @@ class Plan:
 
     def __init__(self, root: Rubric, previous: Plan | None = None) -> None:
         self.by_node: dict[int, list[Place]] = {}
-        self.root = self._place(root, "", set())
+        self.root = self._place(root, "")
         self.size = len(self.by_node)
         places = list(self.root)
         nodes = [group[0].node for group in self.by_node.values()]
@@ -104,7 +104,7 @@ class Plan:
         self.delays = self.root.delays
         self.observers = [group[0] for group in self.by_node.values() if group[0].node._observes()]
         self.self_stateful = [node for node in nodes if node._keeps_state()]
-        self.stateful = self.delays or bool(self.observers) or any(node._uses_memory() for node in nodes)
+        self.stateful = self.delays or bool(self.observers) or any(node._remembers for node in nodes)
         self.nests = any(place.custom for place in places)
         self._mark_remembered(self.root, under_custom=False)
         self.remembers = any(place.remembered for place in places)
@@ -130,7 +130,7 @@ class Plan:
                 for key in self.by_node
             ]
 
-    def _place(self, node: Rubric, path: str, above: set[int]) -> Place:
+    def _place(self, node: Rubric, path: str) -> Place:
         if not is_initialised(node):
             raise StructureError(f"{type(node).__name__}.__init__ must call super().__init__() before anything else")
         node._validate_structure()
@@ -138,7 +138,7 @@ class Plan:
         place = Place(node, path, group[0].index if group else len(self.by_node) - 1)
         group.append(place)
         for name, child in node._rubric_children.items():
-            below = self._place(child, f"{path}.{name}" if path else name, above)
+            below = self._place(child, f"{path}.{name}" if path else name)
             place.children.append(below)
             place.is_async = place.is_async or below.is_async
             place.delays = place.delays or below.delays

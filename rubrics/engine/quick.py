@@ -1,6 +1,6 @@
 """Steps of an episode, written out for the common case: a sync tree, not recorded, whose run can serve every step.
 
-What `Episode._take` does for any tree, these do with a tenth of the bookkeeping. The last step, a step while another is
+What `Episode._take` does for any tree, these do with less bookkeeping. The last step, a step while another is
 in progress, and one of a tree that has changed go the careful way.
 """
 
