@@ -71,17 +71,29 @@ def _lone_leaf(plan: Plan) -> Callable[[Any, Any], float | Score | None]:
 
 def _score_in_frame(plan: Plan, action: Any, observation: Any) -> float | Score | None:
     run = Run(plan, None)
-    token = FRAME.set(Frame(run))
-    try:
+    with _Running(plan, run):
         outcome = sync.build(plan.root, False)(action, observation, run.last)
-    except BaseException as error:
-        _failed(plan, error)
-        raise
-    finally:
-        run.close()
-        FRAME.reset(token)
-    plan.finished(run.last)
     return public(outcome)
+
+
+class _Running:  # not contextlib's: that writes on the exceptions that pass, which some refuse
+    """The frame of one run of a tree outside any episode: `last_score` changes only when the run ends well."""
+
+    __slots__ = ("plan", "run", "token")
+
+    def __init__(self, plan: Plan, run: Run) -> None:
+        self.plan, self.run = plan, run
+
+    def __enter__(self) -> None:
+        self.token = FRAME.set(Frame(self.run))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            _failed(self.plan, error, self.run.record)
+        self.run.close()
+        FRAME.reset(self.token)
+        if error is None:
+            self.plan.finished(self.run.last)
 
 
 def _failed(plan: Plan, error: BaseException, record: Evaluation | None = None) -> None:
@@ -120,29 +132,13 @@ async def record_async(plan: Plan, action: Any, observation: Any, threads: bool)
 
 async def _run_async(plan: Plan, action: Any, observation: Any, run: Run) -> tuple[Outcome, Evaluation | None]:
     """One run of a tree outside any episode."""
-    token = FRAME.set(Frame(run))
-    try:
+    with _Running(plan, run):
         outcome = await concurrent.build(plan.root, run.recording)(action, observation, run.last)
-    except BaseException as error:
-        _failed(plan, error, run.record)
-        raise
-    finally:
-        run.close()
-        FRAME.reset(token)
-    plan.finished(run.last)
     return outcome, run.record
 
 
 def record(plan: Plan, action: Any, observation: Any) -> Evaluation | None:
     run = Run(plan, None, recording=True)
-    token = FRAME.set(Frame(run))
-    try:
+    with _Running(plan, run):
         sync.build(plan.root, True)(action, observation, run.last)
-    except BaseException as error:
-        _failed(plan, error, run.record)
-        raise
-    finally:
-        run.close()
-        FRAME.reset(token)
-    plan.finished(run.last)
     return run.record

@@ -136,7 +136,7 @@ def container(place: Place, recording: bool) -> SyncCall:
         values = []
         for run in runs:
             values.append(run(action, observation, last))  # in Python 3.11 a comprehension costs a call
-        value: Any
+        value: Any  # `settle` once more: a call a container is a twentieth of a deep tree
         try:
             value = combine(values)
             if value.__class__ is not float or value - value != 0.0:
