@@ -165,14 +165,14 @@ def jsonable(value: Any, convert: Callable[[Any], Any]) -> Any:
 
 def _plain(value: Any, place: str) -> Any:
     try:
-        return jsonable(value, _plain_object)
+        return jsonable(value, plain_object)
     except ValueError as error:  # pydantic's error is one
         raise ValueError(f"{place} cannot be written as JSON: {error}") from None
     except TypeError as error:
         raise TypeError(f"{place} cannot be written as JSON: {error}") from None
 
 
-def _plain_object(value: Any) -> Any:
+def plain_object(value: Any) -> Any:
     from pydantic_core import to_jsonable_python
 
     return to_jsonable_python(value, fallback=_plain_fields, serialize_as_any=True)

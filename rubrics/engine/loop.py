@@ -54,27 +54,46 @@ class _Workers:
             del future, job
 
 
-class _Library:
-    """One loop thread and one set of workers a process, made when first needed."""
+class LoopThread:
+    """An event loop in a daemon thread of its own, started when first needed."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.workers = _Workers()
-        self.loop: asyncio.AbstractEventLoop | None = None
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.thread: threading.Thread | None = None
 
     def running_loop(self) -> asyncio.AbstractEventLoop:
-        with self.lock:
-            if self.loop is None or self.thread is None or not self.thread.is_alive():
-                self.loop = asyncio.new_event_loop()
-                self.thread = threading.Thread(target=self._serve, args=(self.loop,), name="rubrics-loop", daemon=True)
+        """The loop, running."""
+        loop, thread = self._loop, self.thread
+        if loop is not None and thread is not None and thread.is_alive():
+            return loop
+        with self._lock:
+            if self._loop is None or self.thread is None or not self.thread.is_alive():
+                self._loop = asyncio.new_event_loop()
+                self.thread = threading.Thread(target=self._serve, args=(self._loop,), name=self._name, daemon=True)
                 self.thread.start()
-            return self.loop
+            return self._loop
 
     @staticmethod
     def _serve(loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         loop.run_forever()
+
+
+class _Library:
+    """One loop thread and one set of workers a process."""
+
+    def __init__(self) -> None:
+        self.workers = _Workers()
+        self.loop_thread = LoopThread("rubrics-loop")
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        return self.loop_thread.thread
+
+    def running_loop(self) -> asyncio.AbstractEventLoop:
+        return self.loop_thread.running_loop()
 
 
 _library = _Library()

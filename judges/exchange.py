@@ -1,0 +1,184 @@
+"""One exchange with a model: looked up in the store, shared with identical ones in flight, limited, sent, recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from judges.clients.protocol import ChatClient, ChatError, ChatReply, ChatRequest, Price, Wire
+from judges.clients.reading import simpler
+from judges.io import request_loop, room_of, shared
+from judges.limits import BudgetExceeded, BudgetLike, estimate_tokens, limiter_of
+from judges.store import Store, request_key
+from judges.verdict import JudgeConfigError
+from rubrics.evaluation import NO_USAGE, Usage
+
+_ONE_CALL = Usage(calls=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What became of one request.
+
+    Attributes:
+        outcome: the reply, or why there is none.
+        usage: what this caller is to be charged: nothing where the reply came from the store, or where somebody else
+            waited for the same request first.
+        cached: whether it came from the store.
+    """
+
+    outcome: ChatReply | ChatError
+    usage: Usage = NO_USAGE
+    cached: bool = False
+
+
+class Exchanger:
+    """Sends requests within the limits of one judge.
+
+    Args:
+        client: what sends.
+        endpoint: the name of what is asked, in the store.
+        store: where exchanges are kept.
+        budget, price: what may be spent, and what tokens cost.
+        timeout: seconds a request may take by the wall clock, its time in the queue left out.
+        concurrency: requests of this judge under way at once.
+        longest_pause: the most seconds that a provider's wish to be left alone holds up all requests.
+        template: the hash of the prompt, for the store.
+    """
+
+    def __init__(
+        self,
+        client: ChatClient,
+        endpoint: str,
+        store: Store | None,
+        budget: BudgetLike | None,
+        price: Price | None,
+        timeout: float,
+        concurrency: int,
+        longest_pause: float,
+        template: str | None = None,
+    ) -> None:
+        self.client, self.endpoint, self.store = client, endpoint, store
+        self.budget, self.price = budget, price
+        self.timeout, self.concurrency, self.template = timeout, concurrency, template
+        self.longest_pause = longest_pause
+        self._address: str = getattr(client, "address", None) or f"{client.endpoint} {id(client)}"
+        self._identity: Hashable = getattr(client, "identity", None) or id(client)
+        self._wire: Wire = getattr(client, "wire", "json_schema")
+        self._prepare: Callable[[], Awaitable[None]] | None = getattr(client, "prepare", None)
+        self._local = bool(getattr(client, "local", False))
+        self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+    async def exchange(self, request: ChatRequest, replay: bool = True) -> Exchange:
+        """One request and what became of it.
+
+        Args:
+            request: what to ask.
+            replay: whether a recorded reply will do.
+        """
+        store = self.store
+        key = request_key(self.endpoint, request)
+        if store is not None:
+            if not store.is_loaded:
+                await asyncio.to_thread(store.load)
+            if store.replays and (replay or not store.records):
+                found = store.get(key)
+                if found is not None and (isinstance(found, ChatReply) or not store.records):
+                    return Exchange(found, cached=True)
+            if not store.records:
+                said = f"{store.path} does not hold this request, and is opened to replay only (mode {store.mode!r})"
+                return Exchange(ChatError("not_recorded", said), cached=True)
+        loop = asyncio.get_running_loop() if self._local else request_loop()
+        (outcome, usage, wire), first = await shared(loop, (self._identity, key), lambda: self._send(request))
+        if store is not None and not (isinstance(outcome, ChatError) and outcome.kind == "budget"):
+            store.put(key, self.endpoint, request, outcome, wire, self.template)
+        return Exchange(outcome, usage if first else NO_USAGE)
+
+    async def _send(self, request: ChatRequest) -> tuple[ChatReply | ChatError, Usage, Wire]:
+        room = room_of(asyncio.get_running_loop())
+        limiter = limiter_of(room.limiters, self._address, request.model, self.concurrency)
+        spent = NO_USAGE
+        if self._prepare is not None:  # its time is not the request's either
+            await self._prepare()
+        async with self._gate(), limiter.slot():
+            known: Wire | None = room.wires.get((self._address, request.model))
+            wire = known if known is not None else self._wire
+            while True:
+                outcome, usage = await self._attempt(replace(request, wire=wire))
+                spent = spent + usage
+                less = None
+                if isinstance(outcome, ChatError):
+                    if outcome.kind == "rate_limit" and (outcome.retry_after or 0.0) <= self.longest_pause:
+                        limiter.pause(outcome.retry_after or 0.0)
+                    if outcome.rejects == "schema" and request.schema is not None:
+                        less = simpler(wire)
+                elif wire != known:
+                    room.wires[(self._address, request.model)] = wire  # it was taken in this form
+                if less is None:
+                    return outcome, spent, wire
+                wire = less
+
+    def _gate(self) -> AbstractAsyncContextManager[Any]:
+        loop = asyncio.get_running_loop()
+        gate = self._gates.get(loop)
+        if gate is None:
+            gate = self._gates[loop] = asyncio.Semaphore(self.concurrency)
+        return gate
+
+    async def _attempt(self, request: ChatRequest) -> tuple[ChatReply | ChatError, Usage]:
+        """Send once, within the budget and the time."""
+        budget = self.budget
+        prompt = 0
+        reservation: Any = None
+        price = self.price
+        if budget is not None:
+            if budget.usd is not None and price is None:
+                price = self.price = await self._known_price(request.model)
+            prompt = sum(estimate_tokens(message["content"]) for message in request.messages)
+            usd = price.of(prompt, request.max_tokens) if price is not None else 0.0
+            try:
+                reservation = budget.reserve(prompt + request.max_tokens, usd)
+            except BudgetExceeded as error:
+                return ChatError("budget", str(error), sent=False), NO_USAGE
+        usage = _ONE_CALL
+        # What is unknown, as when a request is cut short, is charged to the budget at the estimate.
+        charged = replace(
+            _ONE_CALL, prompt_tokens=prompt, total_tokens=prompt, cost=price.of(prompt, 0) if price else 0.0
+        )
+        limit = asyncio.timeout(self.timeout)
+        outcome: ChatReply | ChatError
+        try:
+            try:
+                async with limit:
+                    outcome = await self.client.send(request)
+                usage = outcome.usage
+                if not usage.calls:
+                    usage = replace(usage, calls=1)
+                if price is not None and not usage.cost:
+                    cost = price.of(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+                    usage = replace(usage, cost=cost)
+                charged = usage
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                outcome = ChatError("timeout", f"no reply within {self.timeout:g} s")
+            except ChatError as error:
+                outcome = error.with_traceback(None)
+                usage = charged = _ONE_CALL if error.sent else NO_USAGE
+        finally:
+            if budget is not None:
+                budget.settle(reservation, charged)
+        return outcome, usage
+
+    async def _known_price(self, model: str) -> Price:
+        ask = getattr(self.client, "prices", None)
+        price = None if ask is None else await ask(model)
+        if price is None:
+            raise JudgeConfigError(
+                f"the budget is in dollars, and no price of {model!r} is known: give price=Price(prompt, completion)"
+            )
+        return price  # type: ignore[no-any-return]

@@ -1,0 +1,228 @@
+"""`Judge`: one question to a model about some inputs, answered on a scale."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol, Unpack
+
+from judges.aggregate import aggregated
+from judges.asking import Asked, Asker, Options, together
+from judges.clients.protocol import Message
+from judges.expected import check_scale, expectation
+from judges.fence import GUARD, Rendered
+from judges.form import Answer, SingleForm
+from judges.prompt import Prompt
+from judges.scale import ReadError, Scale
+from judges.verdict import JudgeConfigError, JudgeFailure, PromptError, Verdict
+
+SYSTEM = (
+    "You are a careful and impartial judge. You judge a piece of work, and you reply in the form that is asked for."
+)
+
+
+class Judging(Protocol):
+    """What can be asked for a verdict: a `Judge`, or a `Jury` of them."""
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The names of the inputs that its templates use."""
+        ...
+
+    async def judge(self, **inputs: Any) -> Verdict | JudgeFailure:
+        """The verdict on some inputs."""
+        ...
+
+
+class Judge:
+    """Asks a model one question and reads its answer off a scale.
+
+    Args:
+        prompt: a template, a `Prompt`, or the path of a prompt file (as a `Path`).
+        scale: what may be answered; by default the prompt's.
+        reason: whether the model writes a reason before the score. False asks for the score alone: cheaper, and better
+            for small models. By default True, and False with `expected`.
+        expected: score by the probabilities of all labels, instead of the label that was drawn. It needs a model that
+            gives log probabilities.
+        samples: how often to ask; the mean of the scores is the score, and all must answer (a `Jury` is less strict).
+        min_mass: with `expected`, the least probability that the labels must have together.
+        options: the model and how it is asked (see `Options`).
+
+    Raises:
+        PromptError: the template is wrong.
+        JudgeConfigError: anything else is.
+    """
+
+    def __init__(
+        self,
+        prompt: str | Prompt | Path,
+        scale: Scale | None = None,
+        *,
+        reason: bool | None = None,
+        expected: bool = False,
+        samples: int = 1,
+        min_mass: float = 0.5,
+        **options: Unpack[Options],
+    ) -> None:
+        self.prompt = prompt_from(prompt)
+        found = scale if scale is not None else self.prompt.scale
+        if not isinstance(found, Scale):
+            raise JudgeConfigError(f"a judge needs a scale, such as Binary() or Likert(1, 5), not {found!r}")
+        self.scale = found
+        if expected and reason:
+            raise JudgeConfigError(
+                "expected=True asks for the score alone: after a written reason the score's token is all but decided"
+            )
+        self.reason = bool(reason) if reason is not None else not expected
+        self.expected = expected
+        if expected:
+            check_scale(self.scale)
+        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+            raise JudgeConfigError(f"samples is a whole number from 1, not {samples!r}")
+        self.samples = samples
+        if isinstance(min_mass, bool) or not isinstance(min_mass, (int, float)) or not 0.0 <= min_mass <= 1.0:
+            raise JudgeConfigError(f"min_mass is in [0, 1], not {min_mass!r}")
+        self.min_mass = min_mass
+        self.form = SingleForm(self.scale, self.reason)
+        self.asker = Asker(self.prompt.model, self.prompt.sampling, self.prompt.hash, **options)
+        self._fixed = fixed_messages(self.prompt, self.form)
+
+    def __repr__(self) -> str:
+        return f"Judge({self.prompt!r}, {self.scale!r})"
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The names of the inputs that the template uses."""
+        return self.prompt.variables
+
+    @property
+    def model(self) -> str:
+        """The model that is asked.
+
+        Raises:
+            JudgeConfigError: none is named.
+        """
+        return self.asker.model
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over what decides a verdict: prompt, scale, model, sampling, form and samples; in hex."""
+        decides = [
+            self.prompt.hash,
+            self.scale.to_dict(),
+            self.asker.model,
+            self.asker.sampling,
+            self.asker.max_tokens,
+            self.reason,
+            self.expected,
+            self.samples,
+        ]
+        return sha256(json.dumps(decides, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+    def messages(self, **inputs: Any) -> list[Message]:
+        """The conversation that the model is sent.
+
+        Raises:
+            PromptError: an input is missing, or cannot be shown.
+        """
+        return self._messages(self.prompt.render(inputs))
+
+    def _messages(self, rendered: Rendered) -> list[Message]:
+        return [*self._fixed, {"role": "user", "content": rendered.text}]
+
+    async def judge(self, **inputs: Any) -> Verdict | JudgeFailure:
+        """The verdict on some inputs.
+
+        Args:
+            inputs: the values of the template's variables. Others are ignored.
+
+        Returns:
+            A verdict, or why there is none.
+
+        Raises:
+            PromptError: an input is missing, or cannot be shown.
+        """
+        if self.samples == 1:
+            return await self.sample(0, inputs)
+        rendered = self.prompt.render(inputs)
+        answers = await together(*(self._sample(number, rendered) for number in range(self.samples)))
+        return aggregated(answers, "mean", quorum=self.samples)
+
+    def judge_sync(self, **inputs: Any) -> Verdict | JudgeFailure:
+        """`judge`, for sync code; it blocks the thread."""
+        from rubrics.engine.loop import block
+
+        return block(lambda: self.judge(**inputs))
+
+    async def sample(self, number: int, inputs: Mapping[str, Any]) -> Verdict | JudgeFailure:
+        """One sample of the verdict. Samples of other numbers are asked for anew, also where a store holds this one."""
+        return await self._sample(number, self.prompt.render(inputs))
+
+    async def _sample(self, number: int, rendered: Rendered) -> Verdict | JudgeFailure:
+        asked = await self.asker.ask(self._messages(rendered), self.form, rendered.untrusted, number, self.expected)
+        return asked.failure or self._verdict(asked)
+
+    def _verdict(self, asked: Asked) -> Verdict | JudgeFailure:
+        found, reply = asked.found, asked.reply
+        assert found is not None and reply is not None
+        answer: Answer = found.answer
+        score = self.scale.score(answer.label)
+        metadata: dict[str, Any] = {}
+        if self.expected and score is not None:
+            try:
+                expected = expectation(found, reply.logprobs, self.scale, self.min_mass)
+            except ReadError as problem:
+                return failed(asked, problem)
+            score = expected.score
+            metadata = {"probabilities": expected.probabilities, "mass": expected.mass}
+        return Verdict(score, answer.label, answer.reason, asked.usage, reply.model, reply.text, asked.cached, metadata)
+
+
+def failed(asked: Asked, problem: ReadError) -> JudgeFailure:
+    """The failure of a reply that was read and will not do all the same."""
+    reply = asked.reply
+    return JudgeFailure(
+        problem.kind,
+        problem.message,
+        asked.usage,
+        None if reply is None else reply.model,
+        None if reply is None else reply.text,
+        asked.cached,
+        None,
+        asked.attempts,
+    )
+
+
+def prompt_from(prompt: str | Prompt | Path) -> Prompt:
+    """A prompt out of what a judge may be given."""
+    if isinstance(prompt, Prompt):
+        return prompt
+    return Prompt.load(prompt) if isinstance(prompt, Path) else Prompt(prompt)
+
+
+def fixed_messages(prompt: Prompt, form: Any) -> list[Message]:
+    """What stands before the values in every request: providers keep such a prefix.
+
+    Raises:
+        PromptError: a graded example does not fit the template or the scale.
+    """
+    parts = [prompt.system or SYSTEM, *([GUARD] if prompt.fences else []), form.instruction]
+    messages: list[Message] = [{"role": "system", "content": "\n\n".join(parts)}]
+    for i, example in enumerate(prompt.examples):
+        answer: dict[str, Any] = {"score": example["score"]}
+        if not isinstance(form, SingleForm) or form.evidence is not None:
+            raise PromptError("graded examples are for judges that give one score")
+        if form.reason:
+            if not isinstance(example.get("reason"), str):
+                raise PromptError(f"example {i} has no reason, and the judge is to give one")
+            answer = {"reason": example["reason"], **answer}
+        try:
+            form.scale.read(example["score"])
+        except ReadError as problem:
+            raise PromptError(f"example {i}: {problem.message}") from None
+        messages.append({"role": "user", "content": prompt.render(example["inputs"]).text})
+        messages.append({"role": "assistant", "content": json.dumps(answer, ensure_ascii=False)})
+    return messages

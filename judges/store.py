@@ -1,0 +1,325 @@
+"""The store: one readable JSON line an exchange. A cache and a cassette are the same thing, opened in another mode."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import threading
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, get_args
+from weakref import WeakValueDictionary
+
+from judges.clients.protocol import ChatError, ChatReply, ChatRequest, Token, Wire
+from judges.verdict import KINDS, JudgeConfigError
+from rubrics.evaluation import Usage
+
+Mode = Literal["none", "once", "new", "all", "rewrite"]
+_USAGE = [field.name for field in fields(Usage)]
+
+
+class StoreWarning(UserWarning):
+    """A line of a store cannot be read."""
+
+
+def request_key(endpoint: str, request: ChatRequest) -> str:
+    """What makes two requests one: model, endpoint name, messages, schema, sampling and sample index, hashed.
+
+    The form in which a provider is asked for structured output is not among it.
+    """
+    content = json.dumps(
+        [
+            request.model,
+            endpoint,
+            [[message["role"], message["content"]] for message in request.messages],
+            request.schema,
+            _sampling(request),
+            request.sample,
+        ],
+        ensure_ascii=False,
+        sort_keys=True,
+        separators=(",", ":"),
+    )
+    return sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _sampling(request: ChatRequest) -> dict[str, Any]:
+    sampling = {**request.sampling, "max_tokens": request.max_tokens}
+    if request.top_logprobs is not None:
+        sampling["top_logprobs"] = request.top_logprobs
+    return sampling
+
+
+class Store:
+    """Recorded exchanges in a JSONL file.
+
+    Args:
+        path: the file. Further processes that write at the same time write a shard each beside it
+            (`x.shard1.jsonl`, …); whoever opens the store reads them all.
+        mode: as in vcrpy.
+
+            * `"none"`: replay only; a request that is not there is a `not_recorded` failure;
+            * `"once"`: as `"none"` where the file is there and not empty; else record;
+            * `"new"`: replay what is there, record the rest;
+            * `"all"`: ask everything again, and record it;
+            * `"rewrite"`: as `"all"`, beginning with an empty file.
+
+    Raises:
+        JudgeConfigError: there is no such mode, or the file cannot be read or written.
+    """
+
+    def __init__(self, path: str | Path, mode: Mode = "new") -> None:
+        if mode not in get_args(Mode):
+            raise JudgeConfigError(f"Store: mode is one of {', '.join(get_args(Mode))}, not {mode!r}")
+        self.path = Path(path)
+        self.mode: Mode = mode
+        self._lock = threading.Lock()
+        self._found: dict[str, ChatReply | ChatError] | None = None
+        self._file: _Shard | None = None
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r}, mode={self.mode!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        emptied = self.mode == "rewrite" and self._found is not None  # a copy must not empty it again
+        return {"path": self.path, "mode": "all" if emptied else self.mode}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    @property
+    def replays(self) -> bool:
+        """Whether what is recorded is looked up."""
+        return self.mode in ("none", "once", "new")
+
+    @property
+    def records(self) -> bool:
+        """Whether requests may be sent, and are recorded."""
+        self.load()
+        return self._records
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the file has been read."""
+        return self._found is not None
+
+    def load(self) -> None:
+        """Read the file, where that was not done yet. It blocks."""
+        if self._found is not None:
+            return
+        with self._lock:
+            if self._found is not None:
+                return
+            if self.mode == "rewrite":
+                for path in self._paths():
+                    path.unlink()
+            found: dict[str, ChatReply | ChatError] = {}
+            for path in self._paths():
+                _read(path, found)
+            self._records = self.mode in ("new", "all", "rewrite") or (self.mode == "once" and not found)
+            self._found = found
+
+    def _paths(self) -> list[Path]:
+        pattern = re.compile(rf"{re.escape(self.path.stem)}\.shard([0-9]+){re.escape(self.path.suffix)}")
+        folder = self.path.parent
+        names = os.listdir(folder) if folder.is_dir() else []
+        shards = sorted((int(match.group(1)), name) for name in names if (match := pattern.fullmatch(name)))
+        return [path for path in (self.path, *(folder / name for _, name in shards)) if path.is_file()]
+
+    def get(self, key: str) -> ChatReply | ChatError | None:
+        """What was recorded last under a key; None where nothing was."""
+        self.load()
+        return self._found.get(key) if self._found is not None else None
+
+    def put(
+        self,
+        key: str,
+        endpoint: str,
+        request: ChatRequest,
+        outcome: ChatReply | ChatError,
+        wire: Wire,
+        template: str | None,
+    ) -> None:
+        """Record an exchange. The line is in the file when this returns."""
+        self.load()
+        assert self._found is not None
+        if self._found.get(key) is outcome:
+            return  # recorded by another that waited for the same request
+        self._found[key] = outcome
+        line = {
+            "key": key,
+            "model": request.model,
+            "endpoint": endpoint,
+            "sample": request.sample,
+            "sampling": _sampling(request),
+            "template": template,
+            "wire": wire,
+            "messages": [dict(message) for message in request.messages],
+            "schema": request.schema,
+            **_outcome(outcome),
+        }
+        data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+        with self._lock:
+            if self._file is None or self._file.pid != os.getpid():
+                self._file = _Shard(self.path)
+            self._file.write(data)
+
+    def close(self) -> None:
+        """Close the file. It is opened again when needed."""
+        with self._lock:
+            file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+class _Shard:
+    """The file this process writes: the store's own, or, where another process holds that, a shard beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.pid = os.getpid()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number = 0
+        while True:
+            target = path if number == 0 else path.with_name(f"{path.stem}.shard{number}{path.suffix}")
+            self._file = open(target, "ab", buffering=0)  # noqa: SIM115  it stays open as long as the store
+            if _locked(self._file):
+                break
+            self._file.close()
+            number += 1
+        if self._file.seek(0, os.SEEK_END) and not _ends_a_line(target):
+            self._file.write(b"\n")  # a process died while it wrote; what it began is skipped
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __del__(self) -> None:
+        self._file.close()
+
+
+def _locked(file: Any) -> bool:
+    """Whether this process now holds the file for writing. It does until the file is closed."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def _read(path: Path, found: dict[str, ChatReply | ChatError]) -> None:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise JudgeConfigError(f"{path} cannot be read: {error}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+            key, outcome = data["key"], _outcome_of(data)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if number < len(lines):  # the last line may have been cut when a process died
+                warnings.warn(
+                    f"{path}, line {number} is skipped: it is no exchange ({error})", StoreWarning, stacklevel=4
+                )
+            continue
+        found[key] = outcome
+
+
+def _outcome(outcome: ChatReply | ChatError) -> dict[str, Any]:
+    if isinstance(outcome, ChatError):
+        failure = {
+            "kind": outcome.kind,
+            "message": outcome.message,
+            "status": outcome.status,
+            "rejects": outcome.rejects,
+        }
+        return {"failure": {name: value for name, value in failure.items() if value is not None}}
+    reply: dict[str, Any] = {"text": outcome.text, "finish_reason": outcome.finish_reason}
+    if outcome.refusal is not None:
+        reply["refusal"] = outcome.refusal
+    if outcome.model is not None:
+        reply["model"] = outcome.model
+    if outcome.logprobs is not None:
+        reply["logprobs"] = [
+            [token.text, list(token.bytes), _finite(token.logprob), [[text, _finite(p)] for text, p in token.top]]
+            for token in outcome.logprobs
+        ]
+    return {"reply": reply, "usage": asdict(outcome.usage)}
+
+
+def _finite(logprob: float) -> float | None:
+    return logprob if math.isfinite(logprob) else None
+
+
+def _infinite(logprob: float | None) -> float:
+    return -math.inf if logprob is None else float(logprob)
+
+
+def _outcome_of(data: Mapping[str, Any]) -> ChatReply | ChatError:
+    if "failure" in data:
+        failure = data["failure"]
+        if failure["kind"] not in KINDS:
+            raise ValueError(f"{failure['kind']!r} is no kind of failure")
+        return ChatError(
+            failure["kind"], str(failure["message"]), status=failure.get("status"), rejects=failure.get("rejects")
+        )
+    reply = data["reply"]
+    if not isinstance(reply["text"], str):
+        raise TypeError("the text of the reply is none")
+    usage = data.get("usage") or {}
+    logprobs = reply.get("logprobs")
+    return ChatReply(
+        reply["text"],
+        reply.get("finish_reason"),
+        reply.get("refusal"),
+        None
+        if logprobs is None
+        else tuple(
+            Token(text, bytes(raw), _infinite(p), tuple((other, _infinite(q)) for other, q in top))
+            for text, raw, p, top in logprobs
+        ),
+        Usage(**{name: usage[name] for name in _USAGE if name in usage}),
+        reply.get("model"),
+    )
+
+
+_stores: WeakValueDictionary[Path, Store] = WeakValueDictionary()
+_stores_lock = threading.Lock()
+
+
+def store_from(store: Store | str | Path | None) -> Store | None:
+    """A store, or the one of this process for a path, in mode `new`."""
+    if store is None or isinstance(store, Store):
+        return store
+    if not isinstance(store, (str, Path)):
+        raise JudgeConfigError(f"store is a path or a Store, not {store!r}")
+    path = Path(store).absolute()
+    with _stores_lock:
+        found = _stores.get(path)
+        if found is None:
+            found = _stores[path] = Store(path)
+        return found
