@@ -23,33 +23,45 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from judges.asking import Options
+    from judges.checklist import Checklist, Criterion, CriterionJudge
     from judges.clients.litellm import LiteLLMClient
     from judges.clients.openai_compatible import OpenAICompatibleClient
     from judges.clients.protocol import ChatClient, ChatError, ChatReply, ChatRequest, Message, Price, Token
     from judges.clients.scripted import ScriptedClient
+    from judges.compare import Comparison, Game, Grades, GroupwiseJudge, PairwiseJudge
     from judges.expected import label_probabilities
+    from judges.group import GroupJudge
     from judges.judge import Judge, Judging
+    from judges.jury import Jury
     from judges.leaf import LLMJudge
     from judges.limits import Budget, BudgetExceeded, BudgetLike, Reservation, estimate_tokens
     from judges.prompt import Prompt, PromptWarning
+    from judges.ranking import Ranking, bradley_terry, rank_group
     from judges.scale import Binary, Choice, Likert, Numeric, Scale, scale_from
     from judges.store import Store, StoreWarning
+    from judges.trajectory import TrajectoryJudge
     from judges.verdict import FailureKind, JudgeConfigError, JudgeError, JudgeFailure, PromptError, Verdict
     from rubrics.evaluation import Usage
 
 _HOMES = {
     "judges.asking": ["Options"],
+    "judges.checklist": ["Checklist", "Criterion", "CriterionJudge"],
     "judges.clients.litellm": ["LiteLLMClient"],
     "judges.clients.openai_compatible": ["OpenAICompatibleClient"],
     "judges.clients.protocol": ["ChatClient", "ChatError", "ChatReply", "ChatRequest", "Message", "Price", "Token"],
     "judges.clients.scripted": ["ScriptedClient"],
+    "judges.compare": ["Comparison", "Game", "Grades", "GroupwiseJudge", "PairwiseJudge"],
     "judges.expected": ["label_probabilities"],
+    "judges.group": ["GroupJudge"],
     "judges.judge": ["Judge", "Judging"],
+    "judges.jury": ["Jury"],
     "judges.leaf": ["LLMJudge"],
     "judges.limits": ["Budget", "BudgetExceeded", "BudgetLike", "Reservation", "estimate_tokens"],
     "judges.prompt": ["Prompt", "PromptWarning"],
+    "judges.ranking": ["Ranking", "bradley_terry", "rank_group"],
     "judges.scale": ["Binary", "Choice", "Likert", "Numeric", "Scale", "scale_from"],
     "judges.store": ["Store", "StoreWarning"],
+    "judges.trajectory": ["TrajectoryJudge"],
     "judges.verdict": ["FailureKind", "JudgeConfigError", "JudgeError", "JudgeFailure", "PromptError", "Verdict"],
     "rubrics.evaluation": ["Usage"],
 }
@@ -75,13 +87,22 @@ __all__ = [
     "ChatError",
     "ChatReply",
     "ChatRequest",
+    "Checklist",
     "Choice",
+    "Comparison",
+    "Criterion",
+    "CriterionJudge",
     "FailureKind",
+    "Game",
+    "Grades",
+    "GroupJudge",
+    "GroupwiseJudge",
     "Judge",
     "JudgeConfigError",
     "JudgeError",
     "JudgeFailure",
     "Judging",
+    "Jury",
     "LLMJudge",
     "Likert",
     "LiteLLMClient",
@@ -89,19 +110,24 @@ __all__ = [
     "Numeric",
     "OpenAICompatibleClient",
     "Options",
+    "PairwiseJudge",
     "Price",
     "Prompt",
     "PromptError",
     "PromptWarning",
+    "Ranking",
     "Reservation",
     "Scale",
     "ScriptedClient",
     "Store",
     "StoreWarning",
     "Token",
+    "TrajectoryJudge",
     "Usage",
     "Verdict",
+    "bradley_terry",
     "estimate_tokens",
     "label_probabilities",
+    "rank_group",
     "scale_from",
 ]

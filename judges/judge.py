@@ -86,12 +86,16 @@ class Judge:
         if isinstance(min_mass, bool) or not isinstance(min_mass, (int, float)) or not 0.0 <= min_mass <= 1.0:
             raise JudgeConfigError(f"min_mass is in [0, 1], not {min_mass!r}")
         self.min_mass = min_mass
-        self.form = SingleForm(self.scale, self.reason)
         self.asker = Asker(self.prompt.model, self.prompt.sampling, self.prompt.hash, **options)
-        self._fixed = fixed_messages(self.prompt, self.form)
+        self.use(SingleForm(self.scale, self.reason))
 
     def __repr__(self) -> str:
         return f"Judge({self.prompt!r}, {self.scale!r})"
+
+    def use(self, form: SingleForm) -> None:
+        """Ask for another form of reply, one with evidence."""
+        self.form = form
+        self._fixed = fixed_messages(self.prompt, form)
 
     @property
     def variables(self) -> frozenset[str]:
@@ -148,7 +152,7 @@ class Judge:
         if self.samples == 1:
             return await self.sample(0, inputs)
         rendered = self.prompt.render(inputs)
-        answers = await together(*(self._sample(number, rendered) for number in range(self.samples)))
+        answers = await together(*(self.ask(rendered, self.form, number) for number in range(self.samples)))
         return aggregated(answers, "mean", quorum=self.samples)
 
     def judge_sync(self, **inputs: Any) -> Verdict | JudgeFailure:
@@ -159,10 +163,11 @@ class Judge:
 
     async def sample(self, number: int, inputs: Mapping[str, Any]) -> Verdict | JudgeFailure:
         """One sample of the verdict. Samples of other numbers are asked for anew, also where a store holds this one."""
-        return await self._sample(number, self.prompt.render(inputs))
+        return await self.ask(self.prompt.render(inputs), self.form, number)
 
-    async def _sample(self, number: int, rendered: Rendered) -> Verdict | JudgeFailure:
-        asked = await self.asker.ask(self._messages(rendered), self.form, rendered.untrusted, number, self.expected)
+    async def ask(self, rendered: Rendered, form: SingleForm, number: int = 0) -> Verdict | JudgeFailure:
+        """One sample of the verdict on rendered inputs, read by a form whose words are those of `self.form`."""
+        asked = await self.asker.ask(self._messages(rendered), form, rendered.untrusted, number, self.expected)
         return asked.failure or self._verdict(asked)
 
     def _verdict(self, asked: Asked) -> Verdict | JudgeFailure:
@@ -170,7 +175,7 @@ class Judge:
         assert found is not None and reply is not None
         answer: Answer = found.answer
         score = self.scale.score(answer.label)
-        metadata: dict[str, Any] = {}
+        metadata: dict[str, Any] = {} if answer.evidence is None else {"evidence": list(answer.evidence)}
         if self.expected and score is not None:
             try:
                 expected = expectation(found, reply.logprobs, self.scale, self.min_mass)

@@ -31,6 +31,7 @@ from rubrics.delayed import ExponentialDiscountingTrajectoryRubric, TrajectoryRu
 from rubrics.engine.frames import add_usage, current_episode
 from rubrics.episode import Episode
 from rubrics.evaluation import Evaluation, Usage, evaluation_of
+from rubrics.group import GroupRubric, GroupScores
 from rubrics.node import HookHandle
 from rubrics.rubric import Rubric
 from rubrics.score import (
@@ -109,6 +110,8 @@ __all__ = [
     "ExponentialDiscountingTrajectoryRubric",
     "Fallback",
     "Gate",
+    "GroupRubric",
+    "GroupScores",
     "HookHandle",
     "InvalidScoreError",
     "Invert",

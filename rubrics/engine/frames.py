@@ -5,16 +5,18 @@ from __future__ import annotations
 from contextlib import suppress
 from contextvars import ContextVar
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rubrics.evaluation import Evaluation, Usage
 from rubrics.score import Outcome, Unscored, is_pending
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine, Hashable
 
     from rubrics.engine.plan import Place, Plan
     from rubrics.episode import Episode
+
+T = TypeVar("T")
 
 
 class Outcomes(list[Outcome | None]):
@@ -40,6 +42,7 @@ class Run:
         open: whether calls of nodes are nested in this run; False once it is over.
         over: whether it has ended; code that it left behind then remembers nothing.
         last: outcomes by node index.
+        shared: what nodes share in this run (see `of_this_run`); None where they share nothing.
     """
 
     __slots__ = (
@@ -55,6 +58,7 @@ class Run:
         "record",
         "recording",
         "records",
+        "shared",
         "threads",
     )
 
@@ -72,6 +76,7 @@ class Run:
         self.record: Evaluation | None = None
         self.again = False
         self.over = False
+        self.shared: dict[Hashable, Any] | None = None
         self.lock = Lock() if threads or (plan.threaded and plan.remembers) else None
 
     def close(self) -> None:
@@ -169,6 +174,22 @@ def current_episode() -> Episode | None:
     """The episode of the run that is going on here, or None outside a run."""
     frame = FRAME.get()
     return None if frame is None else frame.run.episode
+
+
+def of_this_run(key: Hashable, make: Callable[[], T]) -> T:
+    """What nodes of one run share under a key, such as one model call that answers several of them.
+
+    Made when first asked for; outside a run it is made anew each time. Not for leaves in worker threads.
+    """
+    frame = FRAME.get()
+    if frame is None or frame.run.over:
+        return make()
+    run = frame.run
+    if run.shared is None:
+        run.shared = {}
+    if key not in run.shared:
+        run.shared[key] = make()
+    return run.shared[key]  # type: ignore[no-any-return]
 
 
 def add_usage(usage: Usage) -> None:
