@@ -30,6 +30,8 @@ from judge_server import FORMAT, MODEL, check, messages, pin, prompt, running, s
 from rich.console import Console
 from rich.table import Table
 
+sys.path.remove(str(Path(__file__).resolve().parent))  # this file has the name of the package it measures
+
 # Before anything imports litellm: no fetch of prices, no `.env` of whoever runs this; and no proxy for the loopback.
 os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_MODE="PRODUCTION", NO_PROXY="127.0.0.1")
 os.environ["no_proxy"] = "127.0.0.1"
@@ -52,24 +54,47 @@ class Skipped(Exception):
 
 async def ours_aiohttp(url: str) -> tuple[Call, Close]:
     """`OpenAICompatibleClient` through the whole `LLMJudge` path."""
-    raise Skipped("not written yet")
+    return await leaf(module("judges").OpenAICompatibleClient(url))
 
 
 async def ours_litellm(url: str) -> tuple[Call, Close]:
-    """`LiteLLMClient` through the whole `LLMJudge` path."""
-    raise Skipped("not written yet")
+    """`LiteLLMClient` through the whole `LLMJudge` path; for such an address it asks litellm's `hosted_vllm`."""
+    return await leaf(module("judges").LiteLLMClient(url))
+
+
+async def leaf(client: Any) -> tuple[Call, Close]:
+    judges = module("judges")
+    judge = judges.LLMJudge(
+        "Rate this report.\n\n{{ action | untrusted }}",
+        judges.Likert(1, 5),
+        model=MODEL,
+        client=client,
+        timeout=TIMEOUT,
+        retries=0,
+        concurrency=1024,
+    )
+
+    async def call(text: str) -> None:
+        score = await judge(text, None)
+        if score != 0.75:
+            raise RuntimeError(f"ours: {score!r}")
+
+    async def close() -> None:
+        """The package closes its connections when the interpreter ends."""
+
+    return call, close
 
 
 # The others.
 
 
-async def bare_litellm(url: str) -> tuple[Call, Close]:
+async def bare_litellm(url: str, provider: str = "openai") -> tuple[Call, Close]:
     """`litellm.acompletion`, to the text of the reply."""
     litellm = module("litellm")
 
     async def call(text: str) -> None:
         reply = await litellm.acompletion(
-            model=f"openai/{MODEL}",
+            model=f"{provider}/{MODEL}",
             messages=messages(text),
             response_format=FORMAT,
             api_base=url,
@@ -81,6 +106,11 @@ async def bare_litellm(url: str) -> tuple[Call, Close]:
         check(reply.choices[0].message.content)
 
     return call, close_litellm
+
+
+async def bare_litellm_vllm(url: str) -> tuple[Call, Close]:
+    """The same by the provider that our client asks litellm for."""
+    return await bare_litellm(url, "hosted_vllm")
 
 
 async def close_litellm() -> None:
@@ -169,6 +199,7 @@ CONTENDERS = [
     Contender("ours, aiohttp", ours_aiohttp),
     Contender("ours, litellm", ours_litellm),
     Contender("litellm", bare_litellm),
+    Contender("litellm vllm", bare_litellm_vllm),
     Contender("openai", openai_sdk),
     Contender("aiohttp", bare_aiohttp),
     Contender("autorubric", autorubric, requests=CRITERIA),

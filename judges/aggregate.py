@@ -68,10 +68,12 @@ def aggregated(answers: Sequence[Verdict | JudgeFailure], aggregate: Aggregate, 
         score = fmean(score for verdict, score in scored if verdict.label == label)
     else:
         score = (fmean if aggregate == "mean" else median)([score for _, score in scored])
-    nearest = min(scored, key=lambda pair: (abs(pair[1] - score), pair[0].label != label))[0]
+    # Label and reason are those of one answer: of the majority's, where there is one, the nearest to the score.
+    speaking = [pair for pair in scored if pair[0].label == label] if 2 * votes > len(scored) else scored
+    nearest = min(speaking, key=lambda pair: abs(pair[1] - score))[0]
     return Verdict(
         score,
-        label if 2 * votes > len(scored) else nearest.label,
+        nearest.label,
         nearest.reason,
         usage,
         nearest.model,

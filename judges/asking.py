@@ -27,7 +27,10 @@ T = TypeVar("T")
 _RETRIED = ("transport", "rate_limit", "timeout")
 _ASKED_AGAIN = ("format", "out_of_scale", "ambiguous", "empty", "truncated")
 _OURS = frozenset(
-    ("model", "messages", "max_tokens", "response_format", "tools", "tool_choice", "stream", "n", "logprobs")
+    (
+        *("model", "messages", "max_tokens", "response_format", "tools", "tool_choice", "stream", "n", "logprobs"),
+        *("api_key", "api_base", "base_url", "timeout", "num_retries", "max_retries"),
+    )
 )
 
 
@@ -282,7 +285,10 @@ def read(reply: ChatReply, form: Form, untrusted: Sequence[str]) -> Extracted | 
     if reply.finish_reason in ("content_filter", "refusal"):
         return ChatError("refused", "the provider's content filter stopped the reply")
     try:
-        return extract(reply.text, form, untrusted)
+        found = extract(reply.text, form, untrusted)
+        if reply.finish_reason == "length" and found.source[found.end :].replace("`", "").strip():
+            return ChatError("truncated", "it was cut by the token limit, and there was more after the answer")
+        return found
     except ReadError as problem:
         if reply.finish_reason == "length" and problem.kind in ("empty", "format"):
             return ChatError("truncated", "it was cut by the token limit before there was an answer")

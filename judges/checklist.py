@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
@@ -12,27 +12,34 @@ from typing import Any, Literal, Unpack
 
 from judges.asking import Asked, Asker, Options
 from judges.form import Answer, KeyedForm
-from judges.io import shared
-from judges.judge import Judge, fixed_messages, prompt_from
+from judges.io import Itself, shared
+from judges.judge import Judge, fixed_messages, prompt_from, question
 from judges.leaf import GIVEN, OnFailure, as_score, checked_on_failure, episode_so_far
 from judges.prompt import Prompt
 from judges.scale import Binary, Scale
-from judges.verdict import JudgeConfigError, JudgeFailure, Verdict
+from judges.verdict import JudgeConfigError, JudgeFailure, PromptError, Verdict
 from rubrics.containers.weighted_sum import WeightedSum
 from rubrics.engine.frames import of_this_run
-from rubrics.evaluation import Usage
+from rubrics.evaluation import NO_USAGE, Usage
 from rubrics.rubric import Rubric
 from rubrics.score import Score
 
-_WORK = """\
+_WORK = """
 {% if task is not none %}
 The task:
 {{ task | untrusted }}
+
 {% endif %}
 The response:
 {{ action | untrusted }}
 """
-ONE = "Decide whether a response meets this criterion.\n\nCriterion: {{ criterion | trusted }}\n" + _WORK
+ONE = f"""\
+Decide whether a response meets a criterion.
+{_WORK}
+The criterion: {{{{ criterion | trusted }}}}
+
+Does the response meet it?
+"""
 MANY = (
     "Decide for each of these criteria whether a response meets it. Judge each by itself.\n\n"
     "Criteria:\n{{ criteria | trusted }}\n" + _WORK
@@ -61,17 +68,23 @@ class Criterion:
         weight = self.weight
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not isfinite(weight):
             raise JudgeConfigError(f"the weight of the criterion {self.text!r} is a finite number, not {weight!r}")
+        if self.id is not None and not isinstance(self.id, str):
+            raise JudgeConfigError(f"the id of the criterion {self.text!r} is a text, not {self.id!r}")
+        if self.scale is not None and not isinstance(self.scale, Scale):
+            raise JudgeConfigError(f"the scale of the criterion {self.text!r} is a Scale, not {self.scale!r}")
 
 
 class Checklist(WeightedSum):
     """Points for criteria: Σ weight · score / Σ positive weights.
 
-    With every penalty met it is below 0; wrap it in `rubrics.Clip(checklist, 0, 1)` where that is not wanted.
+    Penalties can take it below 0; wrap it in `rubrics.Clip(checklist, 0, 1)` where that is not wanted.
+
+    Where several criteria are asked in one call, it is sent once a step, and those that wait for it share its cost.
 
     Args:
         criteria: `Criterion`s, or mere texts, each worth one point.
-        prompt: a template. It sees `action`, `observation`, `task` and `episode`, and `criterion` (a text), or, where
-            several are asked at once, `criteria` (a list in words, each with its id).
+        prompt: a template. It sees `action`, `observation`, `task` and `episode`, and must show `criterion` (a text)
+            or, where several are asked at once, `criteria` (a list in words, each with its id).
         calls: `"per_criterion"`, `"all"` in one call, or how many criteria a call asks.
         scale: how criteria are answered; by default `Binary()`.
         reason: whether a reason is asked for.
@@ -81,10 +94,15 @@ class Checklist(WeightedSum):
         options: the model and how it is asked (see `judges.Options`).
 
     Raises:
-        PromptError: the template is wrong, or uses a name that it is not given.
+        PromptError: the template is wrong, uses a name that it is not given, or does not show what is asked.
         JudgeConfigError: anything else is.
         StructureError: an id is no name for a node, or no weight is positive.
+
+    Attributes:
+        criteria: as given, each with its id.
     """
+
+    criteria: tuple[Criterion, ...] = ()
 
     def __init__(
         self,
@@ -105,8 +123,13 @@ class Checklist(WeightedSum):
         per_call = _per_call(calls, len(listed))
         single = calls == "per_criterion"
         written = prompt_from(prompt if prompt is not None else ONE if single else MANY)
-        written.require((*GIVEN, "criterion" if single else "criteria"))
+        asked_for = "criterion" if single else "criteria"
+        written.require((*GIVEN, asked_for))
+        if asked_for not in written.variables:
+            raise PromptError(f"the template of this Checklist must show {asked_for}")
         usual = scale or written.scale or Binary()
+        if not isinstance(usual, Scale):
+            raise JudgeConfigError(f"the scale of a checklist is a Scale, such as Binary(), not {usual!r}")
         checked_on_failure(on_failure, "Checklist")
         leaves: dict[str, Rubric] = {}
         if single:
@@ -128,7 +151,7 @@ class Checklist(WeightedSum):
                     leaves[str(criterion.id)] = CriterionJudge(criterion, batch, on_failure)
         weights = {str(criterion.id): criterion.weight for criterion in listed}
         super().__init__(leaves, weights, normalize="positive", on_unscored=on_unscored)
-        self.criteria = listed
+        self.criteria = tuple(listed)
 
 
 class CriterionJudge(Rubric):
@@ -177,46 +200,57 @@ class Batch:
         return "\n".join(f"- {criterion.id}: {criterion.text}" for criterion in self.criteria)
 
     async def verdict_on(self, criterion: str, inputs: Mapping[str, Any]) -> Verdict | JudgeFailure:
-        """The verdict on one criterion, out of the call that all of them share; it is charged its share of the cost."""
-        shown = {name: given for name, given in inputs.items() if name != "episode"}
-        pair = (id(self), *(id(given) for given in shown.values()))
-        answers: dict[str, Asked] = of_this_run(pair, dict)
-        if "asked" not in answers:
-            loop = asyncio.get_running_loop()
-            asked, _ = await shared(loop, ("checklist", id(answers)), lambda: self._ask(inputs))
-            answers["asked"] = asked
-        return self._part(criterion, answers["asked"])
+        """The verdict on one criterion, out of the call that all of them share."""
+        shown = [given for name, given in inputs.items() if name != "episode"]
+        call = of_this_run((id(self), *map(id, shown)), lambda: _Call(shown))
+        call.waiting += 1
+        try:
+            if call.asked is None:
+                await shared(asyncio.get_running_loop(), Itself(call), lambda: self._ask(call, inputs))
+            assert call.asked is not None
+            return self._part(criterion, call.asked, call.share())
+        finally:
+            call.waiting -= 1
 
-    async def _ask(self, inputs: Mapping[str, Any]) -> Asked:
+    async def _ask(self, call: _Call, inputs: Mapping[str, Any]) -> None:
         rendered = self.prompt.render({**inputs, "criteria": self.listing})
-        messages = [*self._fixed, {"role": "user", "content": rendered.text}]
-        return await self.asker.ask(messages, self.form, rendered.untrusted)
+        messages = [*self._fixed, question(rendered, self.form)]
+        call.asked = await self.asker.ask(messages, self.form, rendered.untrusted)
+        call.unpaid = call.asked.usage
 
-    def _part(self, criterion: str, asked: Asked) -> Verdict | JudgeFailure:
-        usage = _share(asked.usage, list(self.scales).index(criterion), len(self.scales))
+    def _part(self, criterion: str, asked: Asked, usage: Usage) -> Verdict | JudgeFailure:
         if asked.failure is not None:
             return replace(asked.failure, usage=usage)
         assert asked.found is not None and asked.reply is not None
         answer: Answer = asked.found.answer[criterion]
         score = self.scales[criterion].score(answer.label)
-        reply = asked.reply
-        return Verdict(score, answer.label, answer.reason, usage, reply.model, None, asked.cached)
+        return Verdict(score, answer.label, answer.reason, usage, asked.reply.model, cached=asked.cached)
 
 
-def _share(usage: Usage, index: int, count: int) -> Usage:
-    """What one of several is charged, so that all together are charged the whole."""
+class _Call:
+    """A call that criteria of one run share.
 
-    def part(whole: int) -> int:
-        return whole // count + (index < whole % count)
+    Attributes:
+        shown: what is judged; kept, so that no other object of the run gets the id of one of these.
+        asked: what came of it; None while it is under way.
+        waiting: how many criteria wait for it, or have just got it.
+        unpaid: the part of its cost that no criterion has been charged yet.
+    """
 
-    return Usage(
-        part(usage.calls),
-        part(usage.prompt_tokens),
-        part(usage.cached_tokens),
-        part(usage.completion_tokens),
-        part(usage.total_tokens),
-        usage.cost / count,
-    )
+    def __init__(self, shown: Sequence[Any]) -> None:
+        self.shown = shown
+        self.asked: Asked | None = None
+        self.waiting = 0
+        self.unpaid = NO_USAGE
+
+    def share(self) -> Usage:
+        """What one of those that wait is charged: an equal part, so that the last one's is all that is left."""
+        whole, waiting = self.unpaid, self.waiting
+        counts = [field.name for field in fields(Usage) if field.name != "cost"]
+        part = Usage(**{name: -(-getattr(whole, name) // waiting) for name in counts}, cost=whole.cost / waiting)
+        left = {name: getattr(whole, name) - getattr(part, name) for name in counts}
+        self.unpaid = Usage(**left, cost=whole.cost - part.cost)
+        return part
 
 
 def _named(criteria: Sequence[Criterion | str]) -> list[Criterion]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Unpack, get_args
 from judges.asking import Asker, Options, together
 from judges.fence import Pieces, as_text
 from judges.form import Answer, KeyedForm
-from judges.judge import Judge, fixed_messages, prompt_from
+from judges.judge import Judge, fixed_messages, prompt_from, question
 from judges.prompt import Prompt
 from judges.scale import Choice, Likert, Scale
 from judges.verdict import JudgeConfigError, JudgeFailure, PromptError, Verdict
@@ -20,7 +20,7 @@ from rubrics.evaluation import NO_USAGE, Usage
 
 Orders = Literal["both", "shuffle", "given"]
 PAIR = """\
-Decide which of two answers is better.
+Compare two answers.
 {% if task is defined and task is not none %}
 The task:
 {{ task | untrusted }}
@@ -30,6 +30,8 @@ Answer A:
 
 Answer B:
 {{ second | untrusted }}
+
+Which answer is better?
 """
 GROUP = """\
 Grade each of several answers to one task, in comparison with the others.
@@ -110,9 +112,7 @@ class PairwiseJudge:
     ) -> None:
         if orders not in get_args(Orders):
             raise JudgeConfigError(f"orders is one of {', '.join(get_args(Orders))}, not {orders!r}")
-        options_of_scale = {"A": 1.0, "tie": 0.5, "B": 0.0} if ties else {"A": 1.0, "B": 0.0}
-        meanings = {"A": "answer A is better", "B": "answer B is better"}
-        scale = Choice(options_of_scale, {**meanings, "tie": "both are equally good"} if ties else meanings)
+        scale = Choice({"A": 1.0, "tie": 0.5, "B": 0.0} if ties else {"A": 1.0, "B": 0.0})
         self.judge = Judge(prompt, scale, reason=reason, expected=expected, min_mass=min_mass, **options)
         missing = sorted({"first", "second"} - self.judge.variables)
         if missing:
@@ -245,7 +245,7 @@ class GroupwiseJudge:
         for name, index in zip(names, order, strict=True):
             parts += [(False, f"{name}:\n"), *_pieces(candidates[index]), (False, "\n\n")]
         rendered = self.prompt.render({**inputs, "candidates": Pieces(parts)})
-        messages = [*fixed_messages(self.prompt, form), {"role": "user", "content": rendered.text}]
+        messages = [*fixed_messages(self.prompt, form), question(rendered, form)]
         asked = await self.asker.ask(messages, form, rendered.untrusted)
         if asked.failure is not None:
             return asked.failure

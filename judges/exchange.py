@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from judges.clients.protocol import ChatClient, ChatError, ChatReply, ChatRequest, Price, Wire
 from judges.clients.reading import simpler
-from judges.io import request_loop, room_of, shared
+from judges.fence import printable
+from judges.io import Itself, Room, request_loop, room_of, shared
 from judges.limits import BudgetExceeded, BudgetLike, estimate_tokens, limiter_of
 from judges.store import Store, request_key
 from judges.verdict import JudgeConfigError
@@ -66,12 +65,12 @@ class Exchanger:
         self.budget, self.price = budget, price
         self.timeout, self.concurrency, self.template = timeout, concurrency, template
         self.longest_pause = longest_pause
-        self._address: str = getattr(client, "address", None) or f"{client.endpoint} {id(client)}"
-        self._identity: Hashable = getattr(client, "identity", None) or id(client)
+        self._address: Hashable = getattr(client, "address", None) or Itself(client)
+        # Requests under other limits are not shared: one judge's budget or timeout is no failure of another.
+        self._identity: Hashable = (getattr(client, "identity", None) or Itself(client), timeout, Itself(budget), price)
         self._wire: Wire = getattr(client, "wire", "json_schema")
         self._prepare: Callable[[], Awaitable[None]] | None = getattr(client, "prepare", None)
         self._local = bool(getattr(client, "local", False))
-        self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
     async def exchange(self, request: ChatRequest, replay: bool = True) -> Exchange:
         """One request and what became of it.
@@ -92,6 +91,7 @@ class Exchanger:
             if not store.records:
                 said = f"{store.path} does not hold this request, and is opened to replay only (mode {store.mode!r})"
                 return Exchange(ChatError("not_recorded", said), cached=True)
+            store.open()  # a store that cannot be written is to be known before anything is paid for
         loop = asyncio.get_running_loop() if self._local else request_loop()
         (outcome, usage, wire), first = await shared(loop, (self._identity, key), lambda: self._send(request))
         if store is not None and not (isinstance(outcome, ChatError) and outcome.kind == "budget"):
@@ -104,11 +104,11 @@ class Exchanger:
         spent = NO_USAGE
         if self._prepare is not None:  # its time is not the request's either
             await self._prepare()
-        async with self._gate(), limiter.slot():
-            known: Wire | None = room.wires.get((self._address, request.model))
-            wire = known if known is not None else self._wire
+        async with self._gate(room), limiter.slot():
+            form = (self._address, request.model, self._wire)
+            wire: Wire = room.wires.get(form, self._wire)
             while True:
-                outcome, usage = await self._attempt(replace(request, wire=wire))
+                outcome, usage = await self._attempt(request if request.wire == wire else replace(request, wire=wire))
                 spent = spent + usage
                 less = None
                 if isinstance(outcome, ChatError):
@@ -116,17 +116,16 @@ class Exchanger:
                         limiter.pause(outcome.retry_after or 0.0)
                     if outcome.rejects == "schema" and request.schema is not None:
                         less = simpler(wire)
-                elif wire != known:
-                    room.wires[(self._address, request.model)] = wire  # it was taken in this form
+                elif wire != self._wire:
+                    room.wires[form] = wire  # it was taken in this form
                 if less is None:
                     return outcome, spent, wire
                 wire = less
 
-    def _gate(self) -> AbstractAsyncContextManager[Any]:
-        loop = asyncio.get_running_loop()
-        gate = self._gates.get(loop)
+    def _gate(self, room: Room) -> asyncio.Semaphore:
+        gate = room.gates.get(self)
         if gate is None:
-            gate = self._gates[loop] = asyncio.Semaphore(self.concurrency)
+            gate = room.gates[self] = asyncio.Semaphore(self.concurrency)
         return gate
 
     async def _attempt(self, request: ChatRequest) -> tuple[ChatReply | ChatError, Usage]:
@@ -145,23 +144,22 @@ class Exchanger:
             except BudgetExceeded as error:
                 return ChatError("budget", str(error), sent=False), NO_USAGE
         usage = _ONE_CALL
-        # What is unknown, as when a request is cut short, is charged to the budget at the estimate.
-        charged = replace(
-            _ONE_CALL, prompt_tokens=prompt, total_tokens=prompt, cost=price.of(prompt, 0) if price else 0.0
-        )
+        charged = _estimate(prompt, 0, price)  # of a request that is cut short nothing is known
         limit = asyncio.timeout(self.timeout)
         outcome: ChatReply | ChatError
         try:
             try:
                 async with limit:
                     outcome = await self.client.send(request)
+                text = printable(outcome.text)
+                outcome = outcome if text is outcome.text else replace(outcome, text=text)
                 usage = outcome.usage
                 if not usage.calls:
                     usage = replace(usage, calls=1)
                 if price is not None and not usage.cost:
                     cost = price.of(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
                     usage = replace(usage, cost=cost)
-                charged = usage
+                charged = usage if usage.total_tokens else _estimate(prompt, estimate_tokens(outcome.text), price)
             except TimeoutError:
                 if not limit.expired():
                     raise
@@ -182,3 +180,9 @@ class Exchanger:
                 f"the budget is in dollars, and no price of {model!r} is known: give price=Price(prompt, completion)"
             )
         return price  # type: ignore[no-any-return]
+
+
+def _estimate(prompt: int, completion: int, price: Price | None) -> Usage:
+    """What a budget is charged for a request of which the provider did not say what it took."""
+    cost = price.of(prompt, completion) if price is not None else 0.0
+    return Usage(1, prompt, 0, completion, prompt + completion, cost)

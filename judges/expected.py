@@ -44,7 +44,9 @@ def check_scale(scale: Scale) -> None:
         JudgeConfigError: it has no labels, may be abstained from, or one label is the beginning of another.
     """
     if not scale.labels:
-        raise JudgeConfigError(f"expected=True needs a scale of labels, and {scale!r} is continuous: use Likert")
+        raise JudgeConfigError(f"expected=True needs a scale of few labels, and {scale!r} has too many: use Likert")
+    if scale.abstain:
+        raise JudgeConfigError(f"expected=True has no place for an abstention, which {scale!r} allows")
     words = [folded(spoken(label)) for label in scale.labels]
     for word in words:
         longer = next((other for other in words if other != word and other.startswith(word)), None)
@@ -77,7 +79,7 @@ def label_probabilities(alternatives: Iterable[tuple[str, float]], labels: Seque
             [words[word]] if word in words else [label for key, label in words.items() if word and key.startswith(word)]
         )
         if len(meant) == 1:
-            sums[meant[0]].append(exp(logprob))
+            sums[meant[0]].append(exp(min(logprob, 0.0)))
     return {label: min(fsum(found), 1.0) for label, found in sums.items()}
 
 
@@ -97,12 +99,14 @@ def expectation(found: Extracted, tokens: Sequence[Token] | None, scale: Scale, 
     if not tokens or not any(token.top for token in tokens):
         raise ReadError("logprobs", "the reply came without log probabilities")
     token = _score_token(found, tokens)
+    if not token.top:
+        raise ReadError("logprobs", "the score's token came without alternatives")
     alternatives = dict(token.top)
     alternatives.setdefault(token.text, token.logprob)
     by_word = label_probabilities(alternatives.items(), [spoken(label) for label in scale.labels])
     masses = {label: by_word[spoken(label)] for label in scale.labels}
     mass = fsum(masses.values())
-    if mass < min_mass or mass == 0.0:
+    if not mass >= min_mass or mass == 0.0:  # also where a server sends NaN
         raise ReadError(
             "logprobs",
             f"the labels have {mass:.3f} of the probability at the score's token; at least {min_mass:g} must",
@@ -115,27 +119,32 @@ def expectation(found: Extracted, tokens: Sequence[Token] | None, scale: Scale, 
 def _score_token(found: Extracted, tokens: Sequence[Token]) -> Token:
     """The token in which the score's value begins, by its byte offset."""
     written = b"".join(token.bytes for token in tokens)
-    source = found.source[found.start : found.end].encode()
-    start = written.rfind(source)  # a server may show less than it generated, such as no fence around the object
-    if start < 0 or written.find(source) != start:
-        raise ReadError("logprobs", "the answer cannot be located in the tokens of the reply")
+    source = _bytes(found.source[found.start : found.end])
+    if written == _bytes(found.source):
+        start = len(_bytes(found.source[: found.start]))
+    else:  # a server may show less than it generated, such as no fence around the object
+        start = written.find(source)
+        if start < 0 or written.rfind(source) != start:
+            raise ReadError("logprobs", "the answer cannot be located in the tokens of the reply")
     value = value_offset(found.source, found.start, "score")
-    offset = start + len(found.source[found.start : value].encode())
-    quoted = found.source[value] == '"'
-    offset += quoted
+    offset = start + len(_bytes(found.source[found.start : value])) + (found.source[value] == '"')
     at = 0
     for token in tokens:
         at += len(token.bytes)
         if at > offset:
-            begin = at - len(token.bytes)
-            if token.bytes[offset - begin :].strip():
-                return _without(token, token.bytes[: offset - begin])
+            before = max(offset - (at - len(token.bytes)), 0)
+            if token.bytes[before:].strip():
+                return _without(token, token.bytes[:before])
     raise ReadError("logprobs", "the score's token is not among the tokens of the reply")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _without(token: Token, before: bytes) -> Token:
     """The token without what it holds before the value; alternatives that begin so lose it, too."""
-    if not before.strip():
+    if not before.strip(b' \t\r\n"'):
         return token
     prefix = before.decode("utf-8", "replace")
     top = tuple((text.removeprefix(prefix), logprob) for text, logprob in token.top if text.startswith(prefix))

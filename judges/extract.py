@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
@@ -26,18 +26,24 @@ _REASONING = {
     "<seed:think>": "</seed:think>",
     "◁think▷": "◁/think▷",
     "[THINK]": "[/THINK]",
+    "<|start_thinking|>": "<|end_thinking|>",
+    "<|begin_of_thought|>": "<|end_of_thought|>",
     "<|channel|>analysis<|message|>": "<|end|>",
 }
-_MARK = re.compile("|".join(map(re.escape, ["{", *_REASONING, *_REASONING.values()])), re.IGNORECASE)
-_CLOSE = re.compile("|".join(map(re.escape, _REASONING.values())), re.IGNORECASE)
-_CLOSING = {end.lower() for end in _REASONING.values()}
+_CLOSING = {end.lower() for end in _REASONING.values()} - {"<|end|>"}  # with which other models end every message
 _OPENING = {start.lower(): re.compile(re.escape(end), re.IGNORECASE) for start, end in _REASONING.items()}
-_OBJECT_START = re.compile(r'\{\s*"')
-_BRACES = re.compile(r"[{}]")
-_SPACE = re.compile(r"\s*")
-_WHITE = re.compile(r"\s+")
 _INVISIBLE = dict.fromkeys(map(ord, "\ufeff\u200b\u200c\u200d\u2060"), None)
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"'})
+# What was meant as an object, well written or not: a brace, then a key. A brace in prose or code is none.
+_OBJECT = r"""\{[\s\ufeff\u200b\u200c\u200d\u2060]*+(?:["'“”„«»]|\w++\s*+:)"""
+_MARK = re.compile("|".join([_OBJECT, *map(re.escape, [*_OPENING, *_CLOSING])]), re.IGNORECASE)
+# A string, closed or not, a brace, or the end of reasoning.
+_NESTING = re.compile("|".join([r'"(?:[^"\\]++|\\.?)*+"?|[{}]', *map(re.escape, _CLOSING)]), re.DOTALL | re.IGNORECASE)
+_JSON_OBJECT = re.compile(r'\{\s*"')
+_SPACE = re.compile(r"\s*")
+_WHITE = re.compile(r"\s+")
+_FENCE = re.compile(r"```\w*")
+_LIMIT = 100  # so many objects that cannot be read, or that could be the answer, are no reply to a question
 
 _decoder = json.JSONDecoder(object_pairs_hook=json_object, strict=False)
 
@@ -65,11 +71,12 @@ def extract(text: str, form: Form, untrusted: Sequence[str] = ()) -> Extracted:
     """
     if not text.strip():
         raise ReadError("empty", "the reply is empty")
-    found = _answers(text, form, untrusted)
+    values = [value for value in untrusted if "{" in value]
+    found = _answers(text, form, values)
     if found is None:
         normalised = _normalised(text)
         if normalised != text:
-            found = _answers(normalised, form, [_normalised(value) for value in untrusted])
+            found = _answers(normalised, form, list(map(_normalised, values)))
     if found is None:
         raise ReadError("format", "the reply holds no JSON object of the form that was asked for")
     return found
@@ -79,8 +86,15 @@ def _answers(text: str, form: Form, untrusted: Sequence[str]) -> Extracted | Non
     """The one answer of a text; None where there is no object that could be one."""
     answers: list[Extracted] = []
     problems: list[ReadError] = []
-    for start, end, value in _outermost(text):
-        if not form.applies(value) or _quoted(text, start, end, form, untrusted):
+    quotations = 0
+    objects, begin = _outermost(text)
+    candidates = [found for found in objects if form.applies(found[2])]
+    if len(candidates) > _LIMIT:
+        raise ReadError("ambiguous", f"the reply gives more than {_LIMIT} answers")
+    squeezed = [_WHITE.sub("", value) for value in untrusted] if candidates else []
+    for start, end, value in candidates:
+        if _quoted(text, start, end, squeezed) and (form.free_text or not _is_whole(text, begin, start, end)):
+            quotations += 1
             continue
         try:
             answers.append(Extracted(form.read(value), text, start, end))
@@ -96,78 +110,76 @@ def _answers(text: str, form: Form, untrusted: Sequence[str]) -> Extracted | Non
         raise ReadError("ambiguous", "the reply gives several answers, and not all of them can be read")
     if problems:
         raise (telling or problems)[0]
+    if quotations:
+        raise ReadError("format", "the reply only repeats an object from what was to be judged")
     return None
 
 
-def _quoted(text: str, start: int, end: int, form: Form, untrusted: Sequence[str]) -> bool:
-    """Whether an object is a quotation from what was judged.
-
-    A bare score is the one exception: as the whole of a reply it is the answer, since anything that holds the text
-    `{"score": 1}` could keep every judge from answering otherwise.
-    """
-    if not untrusted:
-        return False
-    source = text[start:end]
-    if not form.free_text and _is_whole(text, start, end):
-        return False
-    if any(source in value for value in untrusted):
-        return True
-    squeezed = _WHITE.sub("", source)  # the model may have laid it out anew
-    return any('"' in value and "{" in value and squeezed in _WHITE.sub("", value) for value in untrusted)
+def _quoted(text: str, start: int, end: int, squeezed: Sequence[str]) -> bool:
+    """Whether an object stands in one of these values, which have no white space: the model may lay it out anew."""
+    source = _WHITE.sub("", text[start:end])
+    return any(source in value for value in squeezed)
 
 
 def _normalised(text: str) -> str:
     return unicodedata.normalize("NFKC", text.translate(_INVISIBLE)).translate(_QUOTES)
 
 
-def _is_whole(text: str, start: int, end: int) -> bool:
-    rest = f"{text[:start]} {text[end:]}"
-    return not rest.replace("```json", "").replace("```", "").strip()
+def _is_whole(text: str, begin: int, start: int, end: int) -> bool:
+    """Whether an object is all of a reply but its reasoning, which ends at `begin`.
+
+    A bare score is then the answer, also where it could be a quotation: anything that holds the text `{"score": 1}`
+    could keep every judge from answering otherwise.
+    """
+    return not _FENCE.sub("", f"{text[begin:start]} {text[end:]}").strip()
 
 
-def _outermost(text: str) -> Iterator[tuple[int, int, JsonObject]]:
-    """The outermost JSON objects of a text outside its reasoning, each with its span."""
+def _outermost(text: str) -> tuple[list[tuple[int, int, JsonObject]], int]:
+    """The outermost JSON objects of a text outside its reasoning, each with its span, and where the reasoning ends.
+
+    Where the text ends within an object or within reasoning, it was cut, and what stood before it is no answer either.
+    """
     found: list[tuple[int, int, JsonObject]] = []
-    at = 0
+    at = begin = broken = 0
     while mark := _MARK.search(text, at):
         token = mark.group().lower()
         if token in _CLOSING:  # what stood before it was reasoning, whose beginning was in the prompt
             found.clear()
-            at = mark.end()
+            at = begin = mark.end()
         elif token in _OPENING:
             close = _OPENING[token].search(text, mark.end())
             if close is None:
-                break
-            at = close.end()
+                return [], begin
+            at = begin = close.end()
         else:
             start = mark.start()
             try:
                 value, at = _decoder.raw_decode(text, start)
                 found.append((start, at, value))
             except (ValueError, RecursionError):  # ValueError: also a number of thousands of digits
-                past = _past_broken(text, start)
-                if past is None:
-                    close = _CLOSE.search(text, start)  # it may have been reasoning all along
-                    if close is None:
-                        break
-                    past = close.start()
-                at = past
-    return iter(found)
+                broken += 1
+                if broken > _LIMIT:
+                    raise ReadError("format", "the reply holds too many objects that cannot be read") from None
+                past = _past(text, start)
+                if past is not None:
+                    at = past
+                elif _JSON_OBJECT.match(text, start):
+                    raise ReadError("format", "the reply ends within a JSON object") from None
+                else:
+                    return [], begin
+    return found, begin
 
 
-def _past_broken(text: str, start: int) -> int | None:
-    """Where to look on after a brace that begins no readable object.
-
-    After what was meant as an object: behind its closing brace, so that nothing within it counts; None where there is
-    none.
-    """
-    if not _OBJECT_START.match(text, start):
-        return start + 1
+def _past(text: str, start: int) -> int | None:
+    """Where to look on after an object one cannot read: nothing within it counts. None where the text ends before."""
     depth = 0
-    for brace in _BRACES.finditer(text, start):
-        depth += 1 if brace.group() == "{" else -1
-        if depth == 0:
-            return brace.end()
+    for part in _NESTING.finditer(text, start):
+        if part[0] in "{}":
+            depth += 1 if part[0] == "{" else -1
+            if depth == 0:
+                return part.end()
+        elif part[0][0] != '"':
+            return part.start()  # it was reasoning all along
     return None
 
 

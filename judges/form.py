@@ -5,11 +5,14 @@ On the wire the reason comes first and the score after it, so that the score can
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from judges.fence import printable
 from judges.scale import ReadError, Scale
 
 
@@ -24,8 +27,8 @@ class JsonObject(dict[str, Any]):
 def json_object(pairs: list[tuple[str, Any]]) -> JsonObject:
     """`object_pairs_hook` of the decoder."""
     found = JsonObject(pairs)
-    keys = [key for key, _ in pairs]
-    found.repeated = tuple(key for key in found if keys.count(key) > 1) if len(keys) != len(found) else ()
+    counts = Counter(key for key, _ in pairs) if len(pairs) != len(found) else {}
+    found.repeated = tuple(key for key, count in counts.items() if count > 1)
     return found
 
 
@@ -44,7 +47,8 @@ class Form(ABC):
     schema: dict[str, Any]
     """JSON Schema of the whole reply."""
     instruction: str
-    """The same in words: it is a part of every prompt, so that a model without structured output is told, too."""
+    """The same in words. It ends every prompt, so that a model without structured output is told, too; a small model
+    follows a form only where it is told last."""
     free_text: bool
     """Whether the object holds words of the judge's own, by which a quotation can be told from an answer."""
 
@@ -78,14 +82,11 @@ class SingleForm(Form):
         self.scale, self.reason = scale, reason
         self.evidence = None if evidence is None else frozenset(evidence)
         self.free_text = reason
-        example = ['"reason": "<your reason, in one to three sentences>"'] if reason else []
+        example = ['"reason": "<one to three sentences>"'] if reason else []
         example += ['"evidence": [<indexes of the steps that decide it>]'] if evidence is not None else []
-        example += ['"score": <score>']
-        self.instruction = (
-            "Reply with one JSON object and nothing else, in this form:\n"
-            f"{{{', '.join(example)}}}\n"
-            f"The score is {scale.sentence}."
-        )
+        example += [f'"score": {scale.example}']
+        meaning = f"The score means: {scale.explained}.\n" if scale.explained else ""
+        self.instruction = f"{meaning}Reply with JSON: {{{', '.join(example)}}}"
         properties: dict[str, Any] = {"reason": {"type": "string"}} if reason else {}
         if evidence is not None:
             properties["evidence"] = {"type": "array", "items": {"type": "integer"}}
@@ -109,11 +110,11 @@ class SingleForm(Form):
         if not isinstance(cited, list):
             raise ReadError("format", 'there is no list "evidence" of step indexes')
         for index in cited:
-            if isinstance(index, bool) or not isinstance(index, int):
+            if isinstance(index, bool) or not isinstance(index, (int, float)):
                 raise ReadError("format", f'"evidence" holds {index!r}, which is no step index')
             if index not in self.evidence:
                 raise ReadError("format", f'"evidence" cites step {index}, which is not shown')
-        return tuple(dict.fromkeys(cited))
+        return tuple(dict.fromkeys(map(int, cited)))
 
     def judgement(self, answer: Answer) -> Any:
         return answer.label, answer.evidence
@@ -130,20 +131,16 @@ class KeyedForm(Form):
     def __init__(self, scales: Mapping[str, Scale], reason: bool) -> None:
         self.scales, self.reason = dict(scales), reason
         self.free_text = reason
-        inner = '{"reason": "<your reason, in one sentence>", "score": <score>}' if reason else '{"score": <score>}'
-        ids = list(self.scales)
-        sentences = dict.fromkeys(scale.sentence for scale in self.scales.values())
-        if len(sentences) == 1:
-            scored = f"Each score is {next(iter(sentences))}."
+        reasons = '"reason": "<one sentence>", ' if reason else ""
+        explained = {key: scale.explained for key, scale in self.scales.items() if scale.explained}
+        if len(explained) == len(self.scales) and len(set(explained.values())) == 1:
+            meaning = f"Each score means: {next(iter(explained.values()))}.\n"
         else:
-            scored = "\n".join(f'The score of "{key}" is {scale.sentence}.' for key, scale in self.scales.items())
-        self.instruction = (
-            "Reply with one JSON object and nothing else. It has exactly these keys, one answer each:\n"
-            + "{"
-            + ", ".join(f'"{key}": {inner}' for key in ids)
-            + "}\n"
-            + scored
+            meaning = "".join(f"The score of {_said(key)} means: {text}.\n" for key, text in explained.items())
+        example = ", ".join(
+            f'{_said(key)}: {{{reasons}"score": {scale.example}}}' for key, scale in self.scales.items()
         )
+        self.instruction = f"{meaning}Reply with JSON that has exactly these keys, one answer each: {{{example}}}"
         self.schema = object_schema(
             {
                 key: object_schema({**({"reason": {"type": "string"}} if reason else {}), "score": scale.schema})
@@ -194,4 +191,8 @@ def text_of(found: Mapping[str, Any], key: str) -> str:
     value = found.get(key)
     if not isinstance(value, str):
         raise ReadError("format", f'there is no text "{key}"')
-    return value
+    return printable(value)
+
+
+def _said(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

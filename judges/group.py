@@ -7,9 +7,9 @@ from typing import Any
 
 from judges.compare import Comparison, Grades, GroupwiseJudge, PairwiseJudge
 from judges.leaf import OnFailure, checked_on_failure
-from judges.ranking import By, Method, Ranking, rank_group
-from judges.transcript import transcript
-from judges.verdict import JudgeError, JudgeFailure
+from judges.ranking import By, Method, Ranking, check_ranking, rank_group
+from judges.transcript import checked_budget, transcript
+from judges.verdict import JudgeConfigError, JudgeError, JudgeFailure
 from rubrics.group import GroupRubric, GroupScores
 from rubrics.trajectory import Trajectory
 
@@ -23,6 +23,9 @@ class GroupJudge(GroupRubric):
         show: what of a trajectory is compared; by default all of its steps, within `token_budget`.
         token_budget: the most tokens of each trajectory, by the estimate of `judges.estimate_tokens`.
         on_failure: what becomes of a failure: `"raise"` a `JudgeError`, or `"unscored"`: the whole group is.
+
+    Raises:
+        JudgeConfigError: an argument is none of these.
     """
 
     def __init__(
@@ -37,12 +40,15 @@ class GroupJudge(GroupRubric):
         token_budget: int = 4000,
         on_failure: OnFailure = "raise",
     ) -> None:
+        if not isinstance(judge, (PairwiseJudge, GroupwiseJudge)):
+            raise JudgeConfigError(f"a GroupJudge takes a PairwiseJudge or a GroupwiseJudge, not {judge!r}")
+        check_ranking(method, by, prior)
         self.judge = judge
         self.method: Method = method
         self.by: By = by
         self.prior, self.seed = prior, seed
         self.show = show
-        self.token_budget = token_budget
+        self.token_budget = checked_budget(token_budget, "GroupJudge")
         self.on_failure = checked_on_failure(on_failure, "GroupJudge")
 
     async def score_group(self, group: Sequence[Trajectory], task: Any = None) -> GroupScores:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-from collections.abc import Callable, Coroutine, Hashable
+import threading
+from collections.abc import Callable, Coroutine, Hashable, Iterator
 from contextlib import suppress
 from contextvars import Context
+from itertools import chain, repeat
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -31,7 +33,8 @@ class _Process:
 
     def __init__(self) -> None:
         self.thread = LoopThread("judges-io")
-        self.rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, Room] = WeakKeyDictionary()
+        self.rooms: dict[asyncio.AbstractEventLoop, Room] = {}
+        self.lock = threading.Lock()
 
 
 class Room:
@@ -40,12 +43,14 @@ class Room:
     Attributes:
         flights: requests in flight, by what makes two of them identical.
         limiters: by address and model (see `judges.limits`).
-        wires: by address and model, the form in which structured output was found to be taken.
+        gates: by who sends, its own limit of requests under way.
+        wires: by address, model and the form asked for first, the form of structured output that was found to be taken.
     """
 
     def __init__(self) -> None:
         self.flights: dict[Hashable, _Flight[Any]] = {}
         self.limiters: dict[Hashable, Any] = {}
+        self.gates: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
         self.wires: dict[Hashable, Any] = {}
 
 
@@ -61,10 +66,29 @@ def request_loop() -> asyncio.AbstractEventLoop:
 
 def room_of(loop: asyncio.AbstractEventLoop) -> Room:
     """What requests on a loop share."""
-    room = _process.rooms.get(loop)
+    process = _process
+    room = process.rooms.get(loop)
     if room is None:
-        room = _process.rooms.setdefault(loop, Room())
+        with process.lock:
+            for over in [other for other in process.rooms if other.is_closed()]:
+                del process.rooms[over]  # what is in a room refers to its loop, so a weak dictionary would keep both
+            room = process.rooms.setdefault(loop, Room())
     return room
+
+
+class Itself:
+    """An object as a key that equals no other object's. It keeps the object, so that no later one has its id."""
+
+    __slots__ = ("it",)
+
+    def __init__(self, it: object) -> None:
+        self.it = it
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and other.it is self.it
+
+    def __hash__(self) -> int:
+        return id(self.it)
 
 
 def on_exit(client: _Connected) -> None:
@@ -88,6 +112,12 @@ def _close_all() -> None:
         return
 
     async def close() -> None:
+        flights = list(room_of(asyncio.get_running_loop()).flights.values())
+        for flight in flights:  # or a request whose connection is closed would open another one
+            flight.waiters.clear()  # daemon threads, which are to end without a word
+            flight.task.cancel()
+        if flights:
+            await asyncio.wait([flight.task for flight in flights], timeout=1.0)
         await asyncio.gather(*(client.close() for client in list(_connected)), return_exceptions=True)
 
     with suppress(Exception):  # the interpreter is ending; what cannot be closed now is closed by the system
@@ -103,16 +133,16 @@ class _Waiter(Generic[T]):
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[tuple[T, bool]] = self.loop.create_future()
+        self.future: asyncio.Future[tuple[T, Iterator[bool]]] = self.loop.create_future()
 
-    def tell(self, here: asyncio.AbstractEventLoop, task: asyncio.Task[T], first: bool) -> None:
+    def tell(self, here: asyncio.AbstractEventLoop, task: asyncio.Task[T], bill: Iterator[bool]) -> None:
         if self.loop is here:
-            self._set(task, first)
+            self._set(task, bill)
         else:
             with suppress(RuntimeError):  # its loop is closed: nobody waits any more
-                self.loop.call_soon_threadsafe(self._set, task, first)
+                self.loop.call_soon_threadsafe(self._set, task, bill)
 
-    def _set(self, task: asyncio.Task[T], first: bool) -> None:
+    def _set(self, task: asyncio.Task[T], bill: Iterator[bool]) -> None:
         if self.future.done():
             return
         if task.cancelled():
@@ -120,7 +150,7 @@ class _Waiter(Generic[T]):
         elif error := task.exception():
             self.future.set_exception(error)
         else:
-            self.future.set_result((task.result(), first))
+            self.future.set_result((task.result(), bill))
 
 
 class _Flight(Generic[T]):
@@ -141,7 +171,8 @@ async def shared(
     Who is cancelled leaves; the last to leave cancels the run.
 
     Returns:
-        The result, and whether this caller is the first of those that waited to the end.
+        The result, and whether this caller is the first of those that waited to the end: one is, whatever is cancelled
+        when.
     """
     waiter: _Waiter[T] = _Waiter()
     here = waiter.loop is loop
@@ -150,15 +181,14 @@ async def shared(
     else:
         loop.call_soon_threadsafe(_join, loop, key, start, waiter, context=Context())
     try:
-        return await waiter.future
+        result, bill = await waiter.future
+        return result, next(bill)
     except asyncio.CancelledError:
-        if here:
-            left = _leave(loop, key, waiter)
-            if left is not None and not left.done():
-                await asyncio.wait([left])
-        else:
+        if not here:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(_leave, loop, key, waiter, context=Context())
+        elif left := _leave(loop, key, waiter):
+            await asyncio.wait([left])
         raise
 
 
@@ -175,8 +205,9 @@ def _join(
                 del flights[key]
             if not task.cancelled():
                 task.exception()  # an exception that nobody is left to hear of is not reported again
-            for i, waiting in enumerate(flight.waiters):
-                waiting.tell(loop, task, i == 0)
+            bill = chain((True,), repeat(False))  # whoever takes the result first, pays
+            for waiting in flight.waiters:
+                waiting.tell(loop, task, bill)
 
         flight.task.add_done_callback(landed)
     flight.waiters.append(waiter)

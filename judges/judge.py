@@ -14,7 +14,7 @@ from judges.asking import Asked, Asker, Options, together
 from judges.clients.protocol import Message
 from judges.expected import check_scale, expectation
 from judges.fence import GUARD, Rendered
-from judges.form import Answer, SingleForm
+from judges.form import Answer, Form, SingleForm
 from judges.prompt import Prompt
 from judges.scale import ReadError, Scale
 from judges.verdict import JudgeConfigError, JudgeFailure, PromptError, Verdict
@@ -114,17 +114,10 @@ class Judge:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over what decides a verdict: prompt, scale, model, sampling, form and samples; in hex."""
-        decides = [
-            self.prompt.hash,
-            self.scale.to_dict(),
-            self.asker.model,
-            self.asker.sampling,
-            self.asker.max_tokens,
-            self.reason,
-            self.expected,
-            self.samples,
-        ]
-        return sha256(json.dumps(decides, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+        asker = self.asker
+        decides = [self.prompt.hash, self._fixed, self.form.instruction, json.dumps(self.scale.to_dict())]
+        how = [asker.model, asker.sampling, asker.max_tokens, self.expected, self.min_mass, self.samples]
+        return sha256(json.dumps([*decides, *how], sort_keys=True).encode()).hexdigest()
 
     def messages(self, **inputs: Any) -> list[Message]:
         """The conversation that the model is sent.
@@ -135,7 +128,7 @@ class Judge:
         return self._messages(self.prompt.render(inputs))
 
     def _messages(self, rendered: Rendered) -> list[Message]:
-        return [*self._fixed, {"role": "user", "content": rendered.text}]
+        return [*self._fixed, question(rendered, self.form)]
 
     async def judge(self, **inputs: Any) -> Verdict | JudgeFailure:
         """The verdict on some inputs.
@@ -208,13 +201,18 @@ def prompt_from(prompt: str | Prompt | Path) -> Prompt:
     return Prompt.load(prompt) if isinstance(prompt, Path) else Prompt(prompt)
 
 
-def fixed_messages(prompt: Prompt, form: Any) -> list[Message]:
+def question(rendered: Rendered, form: Form) -> Message:
+    """The turn that asks: the rendered template, and then the form of the reply."""
+    return {"role": "user", "content": f"{rendered.text.rstrip()}\n\n{form.instruction}"}
+
+
+def fixed_messages(prompt: Prompt, form: Form) -> list[Message]:
     """What stands before the values in every request: providers keep such a prefix.
 
     Raises:
         PromptError: a graded example does not fit the template or the scale.
     """
-    parts = [prompt.system or SYSTEM, *([GUARD] if prompt.fences else []), form.instruction]
+    parts = [prompt.system or SYSTEM, *([GUARD] if prompt.fences else [])]
     messages: list[Message] = [{"role": "system", "content": "\n\n".join(parts)}]
     for i, example in enumerate(prompt.examples):
         answer: dict[str, Any] = {"score": example["score"]}
@@ -228,6 +226,6 @@ def fixed_messages(prompt: Prompt, form: Any) -> list[Message]:
             form.scale.read(example["score"])
         except ReadError as problem:
             raise PromptError(f"example {i}: {problem.message}") from None
-        messages.append({"role": "user", "content": prompt.render(example["inputs"]).text})
+        messages.append(question(prompt.render(example["inputs"]), form))
         messages.append({"role": "assistant", "content": json.dumps(answer, ensure_ascii=False)})
     return messages

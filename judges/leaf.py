@@ -94,7 +94,8 @@ def episode_so_far(action: Any, observation: Any) -> EpisodeSoFar:
     if episode is None:
         return EpisodeSoFar(None, None, None, [Step(action, observation)])
     trajectory = episode.trajectory
-    return EpisodeSoFar(episode.id, episode.task, trajectory.initial, list(trajectory.steps))
+    before = trajectory.steps[: len(episode._journal.actions) - 1]  # the journal has the step that is judged already
+    return EpisodeSoFar(episode.id, episode.task, trajectory.initial, [*before, Step(action, observation)])
 
 
 def require_given(judge: Judging, given: tuple[str, ...]) -> None:

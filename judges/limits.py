@@ -84,12 +84,11 @@ class Budget:
                 raise JudgeConfigError(f"Budget: {name} must not be negative, got {value}")
         self.calls, self.tokens, self.usd = calls, tokens, usd
         self._spent = NO_USAGE
-        self._held = Reservation()
-        self._flying = 0
         self._renew()
 
     def _renew(self) -> None:
         self._lock = threading.Lock()
+        self._held, self._flying = Reservation(), 0  # requests under way are another process's
         _budgets.add(self)
 
     def __repr__(self) -> str:
@@ -97,6 +96,9 @@ class Budget:
             f"{name}={getattr(self, name)}" for name in ("calls", "tokens", "usd") if getattr(self, name) is not None
         ]
         return f"Budget({', '.join(limits)})"
+
+    def __deepcopy__(self, memo: object) -> Budget:
+        return self  # a copy of a tree spends from the same budget
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
@@ -123,7 +125,7 @@ class Budget:
             if self.tokens is not None and self._spent.total_tokens + self._held.tokens + tokens > self.tokens:
                 left = self.tokens - self._spent.total_tokens - self._held.tokens
                 raise BudgetExceeded(f"the request may take {tokens} tokens, and {left} of {self.tokens} are left")
-            if self.usd is not None and self._spent.cost + self._held.usd + usd > self.usd:
+            if self.usd is not None and self._spent.cost + self._held.usd + usd > self.usd * (1.0 + 1e-9):  # rounding
                 left_usd = self.usd - self._spent.cost - self._held.usd
                 raise BudgetExceeded(f"the request may cost ${usd:.6f}, and ${left_usd:.6f} of ${self.usd:g} are left")
             self._held = Reservation(self._held.tokens + tokens, self._held.usd + usd)
@@ -179,7 +181,7 @@ class Limiter:
             yield
 
 
-def limiter_of(limiters: dict[Hashable, Limiter], address: str, model: str, capacity: int) -> Limiter:
+def limiter_of(limiters: dict[Hashable, Limiter], address: Hashable, model: str, capacity: int) -> Limiter:
     """The limiter that requests to an address and model share."""
     key = (address, model)
     limiter = limiters.get(key)

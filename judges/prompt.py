@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -16,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judges.fence import RENDERING, Rendered, Rendering, environment
+from judges.fence import RENDERING, Rendered, Rendering, environment, plain_value
 from judges.scale import Scale, scale_from
 from judges.verdict import JudgeConfigError, PromptError
 
@@ -39,7 +40,7 @@ class Prompt:
         scale, model, sampling: used by a judge that is not given its own.
         examples: graded examples, shown to the model as earlier turns: `{"inputs": {…}, "score": 4, "reason": "…"}`.
         variables: the names the template may use; None for any.
-        where: where it was read, for messages.
+        where, line: where it was read and the line it begins on, for messages.
 
     Raises:
         PromptError: the template has a syntax error, or uses a name that is not in `variables`.
@@ -58,6 +59,7 @@ class Prompt:
         examples: Sequence[Mapping[str, Any]] = (),
         variables: Iterable[str] | None = None,
         where: str | None = None,
+        line: int = 1,
     ) -> None:
         if not isinstance(template, str):
             raise PromptError(f"a prompt is a template, a text, not {template!r}; read a file with Prompt.load(path)")
@@ -66,7 +68,7 @@ class Prompt:
         self.scale, self.model = scale, model
         self.sampling = dict(sampling or {})
         self.examples = tuple(_example(example, i, self._who(where)) for i, example in enumerate(examples))
-        self.where = where
+        self.where, self.line = where, line
         self._compile()
         if variables is not None:
             self.require(variables)
@@ -95,11 +97,14 @@ class Prompt:
     @classmethod
     def parse(cls, text: str, where: str = "the prompt") -> Prompt:
         """A prompt out of the text of a prompt file."""
-        match = re.match(r"\ufeff?---[ \t]*\r?\n(.*?\r?\n)??---[ \t]*(?:\r?\n|$)", text, re.DOTALL)
-        if match is None:
+        text = text.removeprefix("\ufeff")
+        if not re.match(r"---[ \t]*(?:\r?\n|\Z)", text):
             return cls(text, where=where)
+        match = re.match(r"---[ \t]*\r?\n(.*?\r?\n)??---[ \t]*(?:\r?\n|\Z)", text, re.DOTALL)
+        if match is None:
+            raise PromptError(f"{where}, line 1: the front matter has no end; a line `---` closes it")
         fields = _front_matter(match.group(1) or "", where)
-        return cls(text[match.end() :], where=where, **fields)
+        return cls(text[match.end() :], where=where, line=1 + match.group().count("\n"), **fields)
 
     # -- the template -------------------------------------------------------------------------------------------------
 
@@ -115,7 +120,7 @@ class Prompt:
             self._check(tree, who)
             code = sandbox.compile(tree, name="prompt", filename=f"<{who}>")
         except jinja2.TemplateSyntaxError as error:
-            raise PromptError(f"{who}, line {error.lineno}: {error.message}") from None
+            raise PromptError(f"{who}, line {self._line(error.lineno)}: {error.message}") from None
         except jinja2.TemplateError as error:
             raise PromptError(f"{who}: {error}") from None
         self._template = jinja2.Template.from_code(sandbox, code, sandbox.make_globals(None))
@@ -123,19 +128,27 @@ class Prompt:
     def _check(self, tree: jinja2.nodes.Template, who: str) -> None:
         from jinja2 import nodes
 
-        unsaid = _Printed(tree)
+        for other in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
+            raise PromptError(f"{who}, line {self._line(other.lineno)}: a prompt cannot take in other templates")
         for node in tree.find_all(nodes.Filter):
             inner = node.node
             if isinstance(inner, nodes.Filter) and inner.name == "untrusted":
-                raise PromptError(f"{who}, line {node.lineno}: `untrusted` must be the last filter of an expression")
-        for line in unsaid.lines:
+                raise PromptError(
+                    f"{who}, line {self._line(node.lineno)}: `untrusted` must be the last filter of an expression"
+                )
+        for line in _Printed(tree).lines:
             warnings.warn(
-                f"{who}, line {line}: a value is printed without a filter; write `| untrusted` where it comes from "
-                "what is judged, or `| trusted` where you vouch for it",
+                f"{who}, line {self._line(line)}: a value is printed without a filter; write `| untrusted` where it "
+                "comes from what is judged, or `| trusted` where you vouch for it",
                 PromptWarning,
-                stacklevel=5,
+                stacklevel=_level_of_caller(),
             )
-        self.fences = any(node.name == "untrusted" for node in tree.find_all(nodes.Filter))
+        filters = [node.name for node in tree.find_all(nodes.Filter)]
+        mapped = [node.value for node in tree.find_all(nodes.Const)]  # as in map("untrusted")
+        self.fences = "untrusted" in [*filters, *mapped]
+
+    def _line(self, line: int) -> int:
+        return line + self.line - 1
 
     def require(self, variables: Iterable[str]) -> None:
         """Refuse a template that uses other names than these.
@@ -174,7 +187,7 @@ class Prompt:
     def hash(self) -> str:
         """SHA-256 over template, system text and examples, in hex."""
         content = json.dumps(
-            [self.template, self.system, self.examples], ensure_ascii=False, sort_keys=True, default=str
+            plain_value([self.template, self.system, self.examples]), ensure_ascii=False, sort_keys=True
         )
         return sha256(content.encode("utf-8", "replace")).hexdigest()
 
@@ -188,6 +201,14 @@ class Prompt:
             self._compile()
 
 
+def _level_of_caller() -> int:
+    """The `stacklevel` at which a warning names the code that called into the library."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("judges.", "rubrics.")):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 class _Printed:
     """Finds the lines on which a template prints a value without saying whether it can be trusted."""
 
@@ -196,10 +217,19 @@ class _Printed:
 
         self.nodes = nodes
         self.said = {"loop", "caller", *(macro.name for macro in tree.find_all(nodes.Macro))}
-        for assign in tree.find_all(nodes.Assign):
-            if isinstance(assign.target, nodes.Name) and self.safe(assign.node):
-                self.said.add(assign.target.name)
-        printed = (part for output in tree.find_all(nodes.Output) for part in output.nodes)
+        doubtful: set[str] = set()
+        assign: Any
+        for assign in tree.find_all((nodes.Assign, nodes.AssignBlock)):
+            if isinstance(assign.target, nodes.Name):  # what is printed into a block is looked at there
+                safe = isinstance(assign, nodes.AssignBlock) or self.safe(assign.node)
+                (self.said if safe else doubtful).add(assign.target.name)
+        self.said -= doubtful
+        said: set[nodes.Output] = set()
+        block: Any
+        for block in tree.find_all((nodes.AssignBlock, nodes.FilterBlock)):
+            if block.filter is not None and block.filter.name in ("untrusted", "trusted"):
+                said.update(block.find_all(nodes.Output))
+        printed = (part for output in tree.find_all(nodes.Output) if output not in said for part in output.nodes)
         self.lines = sorted({part.lineno for part in printed if not self.safe(part)})
 
     def safe(self, node: Any) -> bool:
@@ -207,11 +237,15 @@ class _Printed:
         if isinstance(node, (nodes.TemplateData, nodes.Const)):
             return True
         if isinstance(node, nodes.Filter):
-            return node.name in ("untrusted", "trusted", "length", "count") or self.safe(node.node)
+            return node.name in ("untrusted", "trusted", "length", "count") or (
+                self.safe(node.node) and all(map(self.safe, node.args))
+            )
         if isinstance(node, nodes.CondExpr):
             return self.safe(node.expr1) and (node.expr2 is None or self.safe(node.expr2))
         if isinstance(node, nodes.Name):
             return node.name in self.said
+        if isinstance(node, nodes.Call) and not isinstance(node.node, nodes.Name):  # a method; a macro is looked into
+            return self.safe(node.node) and all(map(self.safe, node.args))
         if isinstance(node, (nodes.Getattr, nodes.Getitem, nodes.Call)):
             return self.safe(node.node)
         if isinstance(node, nodes.Concat):
@@ -223,7 +257,7 @@ class _Printed:
 
 _FIELDS = {
     "name": str,
-    "version": (str, int, float),
+    "version": str,
     "description": str,
     "system": str,
     "scale": (str, dict),
@@ -238,7 +272,8 @@ def _front_matter(text: str, where: str) -> dict[str, Any]:
 
     try:
         data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        root: Any = yaml.compose(text, yaml.SafeLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: the 32nd of a month
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f", line {mark.line + 2}"
         raise PromptError(f"{where}{line}: the front matter is no YAML: {getattr(error, 'problem', error)}") from None
@@ -246,11 +281,16 @@ def _front_matter(text: str, where: str) -> dict[str, Any]:
         return {}
     if not isinstance(data, dict):
         raise PromptError(f"{where}, line 2: the front matter is a mapping of fields, not {type(data).__name__}")
-    for key, value in data.items():
-        at = next((i for i, row in enumerate(text.splitlines(), 2) if row.startswith(f"{key}:")), 2)
+    for name, node in root.value:
+        key, at = name.value, name.start_mark.line + 2
         if key not in _FIELDS:
             raise PromptError(f"{where}, line {at}: unknown field {key!r}; the fields are {', '.join(_FIELDS)}")
-        if not isinstance(value, _FIELDS[key]) or isinstance(value, bool):  # type: ignore[arg-type]
+        if sum(other.value == key for other, _ in root.value) > 1:
+            raise PromptError(f"{where}, line {at}: the field {key!r} stands there more than once")
+        value = data[key]
+        if key == "version" and value is not None and isinstance(node, yaml.ScalarNode):
+            value = data[key] = node.value  # as it is written: 1.10 is not 1.1
+        if not isinstance(value, _FIELDS[key]):  # type: ignore[arg-type]
             raise PromptError(f"{where}, line {at}: {key} cannot be {value!r}")
         if key == "scale":
             try:
@@ -258,14 +298,12 @@ def _front_matter(text: str, where: str) -> dict[str, Any]:
             except JudgeConfigError as error:
                 raise PromptError(f"{where}, line {at}: {error}") from None
     data.pop("description", None)
-    if "version" in data:
-        data["version"] = str(data["version"])
     return data
 
 
 def _example(example: Mapping[str, Any], index: int, who: str) -> dict[str, Any]:
     if not isinstance(example, Mapping) or not isinstance(example.get("inputs"), Mapping) or "score" not in example:
         raise PromptError(f"{who}: example {index} must have inputs (a mapping) and a score, and may have a reason")
-    if unknown := sorted(set(example) - {"inputs", "score", "reason"}):
-        raise PromptError(f"{who}: example {index} has unknown fields: {', '.join(map(str, unknown))}")
+    if unknown := sorted(map(str, set(example) - {"inputs", "score", "reason"})):
+        raise PromptError(f"{who}: example {index} has unknown fields: {', '.join(unknown)}")
     return dict(example)

@@ -6,6 +6,7 @@ No scale coerces. `true` is no grade, `"4"` is no number, 2.5 is not on a scale 
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -15,6 +16,8 @@ from typing import Any, ClassVar
 from judges.verdict import FailureKind, JudgeConfigError
 
 _ENUM = 20  # whole-number scales up to this size are listed in the schema: more providers hold to that than to bounds
+_SPELLED = 10  # those up to this size are spelled out in the prompt
+_FEW = 1000  # labels that can be told apart by their tokens
 
 
 class ReadError(Exception):
@@ -47,7 +50,7 @@ class Scale(ABC):
     @property
     @abstractmethod
     def wording(self) -> str:
-        """What the score may be, in words for the model; it completes the sentence "score is …"."""
+        """What the score may be, in few words: small models follow an example better than a description."""
 
     @property
     @abstractmethod
@@ -78,9 +81,19 @@ class Scale(ABC):
         return {"anyOf": [schema, {"type": "null"}]} if self.abstain else schema
 
     @property
-    def sentence(self) -> str:
-        """The wording, with the abstention."""
-        return f"{self.wording}, or null if it cannot be assessed" if self.abstain else self.wording
+    def example(self) -> str:
+        """What stands in the place of the score in the form a model is shown."""
+        shown = self.wording if self.labels else f"<{self.wording}>"
+        return f"{shown} or null" if self.abstain else shown
+
+    @property
+    def explained(self) -> str:
+        """What the labels mean, in words for the model; empty where nothing was said of them."""
+        said = [*self._meanings(), *(["null: it cannot be assessed"] if self.abstain else [])]
+        return "; ".join(said)
+
+    def _meanings(self) -> list[str]:
+        return []
 
     def read(self, value: Any) -> Any:
         """The label that a decoded JSON value stands for; None for an abstention.
@@ -106,10 +119,10 @@ class Scale(ABC):
     def _fields(self) -> dict[str, Any]: ...
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.to_dict() == self.to_dict()
+        return type(other) is type(self) and repr(other) == repr(self)
 
     def __hash__(self) -> int:
-        return hash(repr(self.to_dict()))
+        return hash(repr(self))
 
     def __repr__(self) -> str:
         fields = {**self._fields(), **({"abstain": True} if self.abstain else {})}
@@ -128,13 +141,17 @@ class Binary(Scale):
 
     def __init__(self, true: str | None = None, false: str | None = None, *, abstain: bool = False) -> None:
         super().__init__(abstain=abstain)
+        for text in (true, false):
+            if text is not None and not isinstance(text, str):
+                raise JudgeConfigError(f"Binary: true and false are said in words, not {text!r}")
         self.true, self.false = true, false
 
     @property
     def wording(self) -> str:
-        true = f"true ({self.true})" if self.true else "true"
-        false = f"false ({self.false})" if self.false else "false"
-        return f"{true} or {false}"
+        return "true or false"
+
+    def _meanings(self) -> list[str]:
+        return [f"{label}: {text}" for label, text in (("true", self.true), ("false", self.false)) if text]
 
     @property
     def value_schema(self) -> dict[str, Any]:
@@ -161,7 +178,7 @@ class Likert(Scale):
 
     Args:
         low, high: the ends, low < high.
-        anchors: what some of the numbers mean, in words for the model.
+        anchors: what some of the numbers mean, in words for the model; the keys may be texts, as JSON has them.
         abstain: whether `null` may be answered.
     """
 
@@ -177,17 +194,24 @@ class Likert(Scale):
         if low >= high:
             raise JudgeConfigError(f"Likert: low must be below high, got {low} and {high}")
         self.low, self.high = low, high
-        self.anchors = dict(anchors or {})
-        for number in self.anchors:
+        found: dict[int, str] = {}
+        key: Any
+        for key, meaning in (anchors or {}).items():
+            number = int(key) if isinstance(key, str) and re.fullmatch("-?[0-9]+", key) else key
             if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
-                raise JudgeConfigError(f"Likert: an anchor for {number!r}, which is not on the scale {low} to {high}")
+                raise JudgeConfigError(f"Likert: an anchor for {key!r}, which is not on the scale {low} to {high}")
+            found[number] = meaning
+        self.anchors = dict(sorted(found.items()))
 
     @property
     def wording(self) -> str:
-        text = f"a whole number from {self.low} to {self.high}"
-        if not self.anchors:
-            return text
-        return f"{text} ({'; '.join(f'{n}: {meaning}' for n, meaning in sorted(self.anchors.items()))})"
+        if self.high - self.low < _SPELLED:
+            return _either([str(label) for label in self.labels])
+        return f"a whole number from {self.low} to {self.high}"
+
+    def _meanings(self) -> list[str]:
+        anchors = self.anchors or {self.low: "lowest", self.high: "highest"}
+        return [f"{number}: {meaning}" for number, meaning in sorted(anchors.items())]
 
     @property
     def value_schema(self) -> dict[str, Any]:
@@ -197,7 +221,7 @@ class Likert(Scale):
 
     @property
     def labels(self) -> tuple[int, ...]:
-        return tuple(range(self.low, self.high + 1))
+        return tuple(range(self.low, self.high + 1)) if self.high - self.low < _FEW else ()
 
     def check(self, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -230,11 +254,14 @@ class Numeric(Scale):
                 raise JudgeConfigError(f"Numeric: {name} is a finite number, not {value!r}")
         if low >= high:
             raise JudgeConfigError(f"Numeric: low must be below high, got {low} and {high}")
-        self.low, self.high = low, high
+        self.low, self.high = float(low), float(high)
+        if not isfinite(self.high - self.low):
+            raise JudgeConfigError(f"Numeric: {low} and {high} are too far apart")
 
     @property
     def wording(self) -> str:
-        return f"a number from {self.low:g} to {self.high:g}"
+        low, high = (repr(end).removesuffix(".0") for end in (self.low, self.high))
+        return f"a number from {low} (lowest) to {high} (highest)"
 
     @property
     def value_schema(self) -> dict[str, Any]:
@@ -248,7 +275,7 @@ class Numeric(Scale):
         return value
 
     def normalise(self, label: float) -> float:
-        return min(max((label - self.low) / (self.high - self.low), 0.0), 1.0)
+        return min(max(0.0, (label - self.low) / (self.high - self.low)), 1.0)
 
     def _fields(self) -> dict[str, Any]:
         return {"low": self.low, "high": self.high}
@@ -283,16 +310,17 @@ class Choice(Scale):
                 raise JudgeConfigError(f"Choice: {label!r} and {other!r} are one label: letter case does not count")
             self.options[label] = float(score)
             self._by_folded[folded(label)] = label
-        self.meanings = dict(meanings or {})
-        if unknown := [label for label in self.meanings if label not in self.options]:
+        meanings = meanings or {}
+        if unknown := [label for label in meanings if label not in self.options]:
             raise JudgeConfigError(f"Choice: meanings of labels that are not options: {unknown}")
+        self.meanings = {label: meanings[label] for label in self.options if label in meanings}
 
     @property
     def wording(self) -> str:
-        said = [
-            f'"{label}" ({self.meanings[label]})' if label in self.meanings else f'"{label}"' for label in self.options
-        ]
-        return f"one of the strings {', '.join(said)}"
+        return _either([json.dumps(label, ensure_ascii=False) for label in self.options])
+
+    def _meanings(self) -> list[str]:
+        return [f"{json.dumps(label, ensure_ascii=False)}: {meaning}" for label, meaning in self.meanings.items()]
 
     @property
     def value_schema(self) -> dict[str, Any]:
@@ -329,14 +357,20 @@ def scale_from(data: Any) -> Scale:
     if isinstance(data, Scale):
         return data
     fields = {"type": data} if isinstance(data, str) else data
-    if not isinstance(fields, Mapping) or fields.get("type") not in SCALES:
+    if not isinstance(fields, Mapping) or fields.get("type") not in list(SCALES):
         raise JudgeConfigError(f"a scale is one of {', '.join(SCALES)}, as {{type: …, and its fields}}; got {data!r}")
     scale = SCALES[fields["type"]]
     try:
-        made: Scale = scale(**{str(name): value for name, value in fields.items() if name != "type"})  # type: ignore[arg-type]
+        # A bare `true:` is a boolean in YAML, also as a key.
+        named = {json.dumps(name) if isinstance(name, bool) else str(name): value for name, value in fields.items()}
+        made: Scale = scale(**{name: value for name, value in named.items() if name != "type"})  # type: ignore[arg-type]
         return made
-    except TypeError as error:
+    except (TypeError, AttributeError) as error:
         raise JudgeConfigError(f"scale {fields['type']}: {error}") from None
+
+
+def _either(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def folded(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -10,16 +11,19 @@ import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, get_args
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from judges.clients.protocol import ChatError, ChatReply, ChatRequest, Token, Wire
 from judges.verdict import KINDS, JudgeConfigError
 from rubrics.evaluation import Usage
 
 Mode = Literal["none", "once", "new", "all", "rewrite"]
+_canonical = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+_ENDS = re.compile("[\x85\u2028\u2029]")  # JSON may hold them as they are, and `str.splitlines` ends a line there
 _USAGE = [field.name for field in fields(Usage)]
 
 
@@ -32,7 +36,7 @@ def request_key(endpoint: str, request: ChatRequest) -> str:
 
     The form in which a provider is asked for structured output is not among it.
     """
-    content = json.dumps(
+    content = _canonical(
         [
             request.model,
             endpoint,
@@ -40,10 +44,7 @@ def request_key(endpoint: str, request: ChatRequest) -> str:
             request.schema,
             _sampling(request),
             request.sample,
-        ],
-        ensure_ascii=False,
-        sort_keys=True,
-        separators=(",", ":"),
+        ]
     )
     return sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -78,12 +79,19 @@ class Store:
             raise JudgeConfigError(f"Store: mode is one of {', '.join(get_args(Mode))}, not {mode!r}")
         self.path = Path(path)
         self.mode: Mode = mode
-        self._lock = threading.Lock()
         self._found: dict[str, ChatReply | ChatError] | None = None
         self._file: _Shard | None = None
+        self._renew()
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+        _stores.add(self)
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, mode={self.mode!r})"
+
+    def __deepcopy__(self, memo: object) -> Store:
+        return self  # a copy of a tree records in the same file
 
     def __getstate__(self) -> dict[str, Any]:
         emptied = self.mode == "rewrite" and self._found is not None  # a copy must not empty it again
@@ -115,12 +123,16 @@ class Store:
         with self._lock:
             if self._found is not None:
                 return
-            if self.mode == "rewrite":
-                for path in self._paths():
-                    path.unlink()
             found: dict[str, ChatReply | ChatError] = {}
-            for path in self._paths():
-                _read(path, found)
+            times: dict[str, str] = {}
+            try:
+                for path in self._paths():
+                    if self.mode == "rewrite":
+                        path.unlink()
+                    else:
+                        _read(path, found, times)
+            except OSError as error:
+                raise JudgeConfigError(f"{self.path} cannot be read: {error}") from None
             self._records = self.mode in ("new", "all", "rewrite") or (self.mode == "once" and not found)
             self._found = found
 
@@ -136,6 +148,23 @@ class Store:
         self.load()
         return self._found.get(key) if self._found is not None else None
 
+    def open(self) -> None:
+        """Open the file for writing, where that was not done yet.
+
+        Raises:
+            JudgeConfigError: it cannot be written.
+        """
+        with self._lock:
+            self._opened()
+
+    def _opened(self) -> _Shard:
+        if self._file is None or self._file.pid != os.getpid():
+            try:
+                self._file = _Shard(self.path)
+            except OSError as error:
+                raise JudgeConfigError(f"{self.path} cannot be written: {error}") from None
+        return self._file
+
     def put(
         self,
         key: str,
@@ -147,12 +176,9 @@ class Store:
     ) -> None:
         """Record an exchange. The line is in the file when this returns."""
         self.load()
-        assert self._found is not None
-        if self._found.get(key) is outcome:
-            return  # recorded by another that waited for the same request
-        self._found[key] = outcome
         line = {
             "key": key,
+            "at": datetime.now(UTC).isoformat(),
             "model": request.model,
             "endpoint": endpoint,
             "sample": request.sample,
@@ -163,11 +189,19 @@ class Store:
             "schema": request.schema,
             **_outcome(outcome),
         }
-        data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+        written = _ENDS.sub(lambda end: f"\\u{ord(end[0]):04x}", json.dumps(line, ensure_ascii=False, allow_nan=False))
+        data = written.encode("utf-8", "replace") + b"\n"
         with self._lock:
-            if self._file is None or self._file.pid != os.getpid():
-                self._file = _Shard(self.path)
-            self._file.write(data)
+            assert self._found is not None
+            if self._found.get(key) is outcome:
+                return  # recorded by another that waited for the same request
+            file = self._opened()
+            try:
+                file.write(data)
+            except OSError as error:
+                self._file = None  # the next one looks at how this one ended
+                raise JudgeConfigError(f"{self.path} cannot be written: {error}") from None
+            self._found[key] = outcome
 
     def close(self) -> None:
         """Close the file. It is opened again when needed."""
@@ -186,22 +220,24 @@ class _Shard:
         number = 0
         while True:
             target = path if number == 0 else path.with_name(f"{path.stem}.shard{number}{path.suffix}")
-            self._file = open(target, "ab", buffering=0)  # noqa: SIM115  it stays open as long as the store
+            self._file: io.FileIO = io.FileIO(target, "ab")  # it stays open as long as the store
             if _locked(self._file):
                 break
             self._file.close()
             number += 1
         if self._file.seek(0, os.SEEK_END) and not _ends_a_line(target):
-            self._file.write(b"\n")  # a process died while it wrote; what it began is skipped
+            self.write(b"\n")  # a process died while it wrote; what it began is skipped
 
     def write(self, data: bytes) -> None:
-        self._file.write(data)
+        while data:  # the system may take a part at a time
+            data = data[self._file.write(data) :]
 
     def close(self) -> None:
         self._file.close()
 
     def __del__(self) -> None:
-        self._file.close()
+        if hasattr(self, "_file"):
+            self._file.close()
 
 
 def _locked(file: Any) -> bool:
@@ -218,8 +254,10 @@ def _locked(file: Any) -> bool:
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError:  # a file system without locks
+        return True
     return True
 
 
@@ -229,24 +267,24 @@ def _ends_a_line(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
-def _read(path: Path, found: dict[str, ChatReply | ChatError]) -> None:
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise JudgeConfigError(f"{path} cannot be read: {error}") from None
+def _read(path: Path, found: dict[str, ChatReply | ChatError], times: dict[str, str]) -> None:
+    lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             data = json.loads(line)
-            key, outcome = data["key"], _outcome_of(data)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if number < len(lines):  # the last line may have been cut when a process died
+            key, at, outcome = str(data["key"]), str(data.get("at", "")), _outcome_of(data)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
+            torn = number == len(lines) or (not is_json and b'{"key"'.startswith(line[:6]))
+            if not torn:  # by the death of the process that wrote it
                 warnings.warn(
                     f"{path}, line {number} is skipped: it is no exchange ({error})", StoreWarning, stacklevel=4
                 )
             continue
-        found[key] = outcome
+        if at >= times.get(key, ""):  # another shard may hold a later one
+            found[key], times[key] = outcome, at
 
 
 def _outcome(outcome: ChatReply | ChatError) -> dict[str, Any]:
@@ -307,8 +345,20 @@ def _outcome_of(data: Mapping[str, Any]) -> ChatReply | ChatError:
     )
 
 
-_stores: WeakValueDictionary[Path, Store] = WeakValueDictionary()
-_stores_lock = threading.Lock()
+_stores: WeakSet[Store] = WeakSet()
+_by_path: WeakValueDictionary[Path, Store] = WeakValueDictionary()
+_by_path_lock = threading.Lock()
+
+
+def _unlock() -> None:
+    global _by_path_lock
+    _by_path_lock = threading.Lock()
+    for store in list(_stores):
+        store._renew()  # another thread may have held the lock when the process was forked
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 
 def store_from(store: Store | str | Path | None) -> Store | None:
@@ -318,8 +368,8 @@ def store_from(store: Store | str | Path | None) -> Store | None:
     if not isinstance(store, (str, Path)):
         raise JudgeConfigError(f"store is a path or a Store, not {store!r}")
     path = Path(store).absolute()
-    with _stores_lock:
-        found = _stores.get(path)
+    with _by_path_lock:
+        found = _by_path.get(path)
         if found is None:
-            found = _stores[path] = Store(path)
+            found = _by_path[path] = Store(path)
         return found

@@ -12,8 +12,8 @@ from judges.judge import Judge
 from judges.leaf import OnFailure, as_score, checked_on_failure, require_given
 from judges.prompt import Prompt
 from judges.scale import Scale
-from judges.transcript import Transcript, transcript
-from judges.verdict import JudgeConfigError, JudgeFailure, Verdict
+from judges.transcript import Transcript, checked_budget, transcript
+from judges.verdict import JudgeFailure, PromptError, Verdict
 from rubrics.delayed import TrajectoryRubric
 from rubrics.engine.frames import FRAME, current_episode
 from rubrics.score import Score
@@ -41,18 +41,20 @@ class TrajectoryJudge(TrajectoryRubric):
     so that `credit=ByEvidence()` pays the steps that decided. It may cite only steps that were shown.
 
     Args:
-        prompt: a template that sees `trajectory`, `task` and `end` (`"terminated"` or `"truncated"`).
-        scale, reason, samples: of the judge (see `Judge`). Of several samples, the evidence is that of the sample whose
-            score is nearest to the mean.
+        prompt: a template that sees `trajectory`, `task` and `end` (`"terminated"` or `"truncated"`), and must show the
+            first.
+        scale, reason, samples: of the judge (see `Judge`). Of several samples, all must answer, the mean is the score,
+            and the evidence is that of the sample whose reason is given.
         evidence: whether evidence is asked for.
         token_budget: the most tokens the trajectory may take, by the estimate of `judges.estimate_tokens`. Long values
-            are cut in the middle first, then steps in the middle are left out; the text says so.
+            are cut in the middle first, then steps in the middle are left out; the text says so. The first and the last
+            step are always shown.
         intermediate_reward, credit: see `rubrics.TrajectoryRubric`.
         on_failure: what becomes of a failure: `"raise"` a `JudgeError`, or `"unscored"`.
         options: the model and how it is asked (see `Options`).
 
     Raises:
-        PromptError: the template is wrong, or uses a name that it is not given.
+        PromptError: the template is wrong, uses a name that it is not given, or does not show the trajectory.
         JudgeConfigError: anything else is.
     """
 
@@ -72,12 +74,12 @@ class TrajectoryJudge(TrajectoryRubric):
     ) -> None:
         super().__init__(intermediate_reward, credit)
         self.on_failure = checked_on_failure(on_failure, "TrajectoryJudge")
-        if isinstance(token_budget, bool) or not isinstance(token_budget, int) or token_budget < 100:
-            raise JudgeConfigError(f"TrajectoryJudge: token_budget is a whole number from 100, not {token_budget!r}")
-        self.token_budget = token_budget
+        self.token_budget = checked_budget(token_budget, "TrajectoryJudge")
         self.evidence = evidence
         self.judge = Judge(prompt, scale, reason=reason, samples=samples, **options)
         require_given(self.judge, GIVEN)
+        if "trajectory" not in self.judge.variables:
+            raise PromptError("the template of a TrajectoryJudge must show trajectory")
         if evidence:
             self.judge.use(SingleForm(self.judge.scale, reason, evidence=()))
 
@@ -85,7 +87,7 @@ class TrajectoryJudge(TrajectoryRubric):
         """The verdict on the episode, as a score with `metadata["evidence"]`."""
         episode = current_episode()
         frame = FRAME.get()
-        initial = None if episode is None else episode.trajectory.initial
+        initial = None if episode is None else episode.initial
         end = None if frame is None else frame.run.ending
         shown = transcript(trajectory, initial, self.token_budget)
         return as_score(await self._verdict(shown, end), self.on_failure)

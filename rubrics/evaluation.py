@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rubrics.score import Outcome, Score, Unscored
@@ -32,10 +32,19 @@ class Usage:
     cost: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Usage)))
+        if other is NO_USAGE:
+            return self
+        return Usage(
+            self.calls + other.calls,
+            self.prompt_tokens + other.prompt_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.total_tokens + other.total_tokens,
+            self.cost + other.cost,
+        )
 
     def __bool__(self) -> bool:
-        return any(getattr(self, f.name) for f in fields(Usage))
+        return bool(self.calls or self.total_tokens or self.prompt_tokens or self.completion_tokens or self.cost)
 
 
 NO_USAGE = Usage()

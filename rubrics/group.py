@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rubrics.evaluation import NO_USAGE, Usage
-from rubrics.score import InvalidScoreError, Score, Unscored, checked
+from rubrics.score import InvalidScoreError, Outcome, Score, Unscored, checked
 from rubrics.trajectory import Trajectory
 
 
@@ -53,6 +53,9 @@ class GroupRubric(ABC):
 
         Returns:
             A score for each, in order, as a `forward` may return one (None is unscored), or `GroupScores`.
+
+        Raises:
+            Unscored: none of them can be scored.
         """
 
     async def score(self, group: Sequence[Trajectory], task: Any = None) -> GroupScores:
@@ -66,31 +69,41 @@ class GroupRubric(ABC):
             One score for each. A group of one has nothing to compare, so it is unscored; an empty one stays empty.
 
         Raises:
-            InvalidScoreError: there are more or fewer scores than candidates, or one is none.
+            InvalidScoreError: there are more or fewer scores than candidates, or one is no finite number.
         """
         if len(group) < 2:
             alone = "a group of one: there is nothing to compare it with"
             return GroupScores((None,) * len(group), (alone,) * len(group))
-        found = await self.score_group(group, group[0].task if task is None else task)
-        scores = found if isinstance(found, GroupScores) else self._read(found)
-        if len(scores) != len(group):
-            raise InvalidScoreError(f"{type(self).__name__} gave {len(scores)} scores for {len(group)} candidates")
-        return scores
+        try:
+            found = await self.score_group(group, group[0].task if task is None else task)
+        except Unscored as unscored:
+            found = GroupScores((None,) * len(group), (unscored.reason,) * len(group), metadata=unscored.metadata)
+        return self._checked(found, len(group))
 
-    def _read(self, found: Any) -> GroupScores:
-        if isinstance(found, (str, bytes)) or not isinstance(found, Sequence):
-            raise InvalidScoreError(f"{type(self).__name__} gave {found!r}, which is no list of scores")
+    def _checked(self, found: Any, size: int) -> GroupScores:
+        who = type(self).__name__
+        whole = found if isinstance(found, GroupScores) else None
+        values = found if whole is None else whole.scores
+        if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
+            raise InvalidScoreError(f"{who} gave {found!r}, which is no list of scores")
         outcomes = [
-            checked(value, lambda i=i: f"{type(self).__name__}, candidate {i}")  # type: ignore[misc]
-            for i, value in enumerate(found)
+            checked(value, lambda i=i: f"{who}, candidate {i}")  # type: ignore[misc]
+            for i, value in enumerate(values)
         ]
-        return GroupScores(
-            tuple(None if isinstance(outcome, Unscored) else float(outcome) for outcome in outcomes),
-            tuple(outcome.reason if isinstance(outcome, (Score, Unscored)) else None for outcome in outcomes),
-        )
+        reasons = tuple(map(_reason_of, outcomes)) if whole is None else whole.reasons
+        if len(outcomes) != size or len(reasons) != size:
+            raise InvalidScoreError(
+                f"{who} gave {len(outcomes)} scores and {len(reasons)} reasons for {size} candidates"
+            )
+        scores = tuple(None if isinstance(outcome, Unscored) else float(outcome) for outcome in outcomes)
+        return GroupScores(scores, reasons) if whole is None else replace(whole, scores=scores)
 
     def score_sync(self, group: Sequence[Trajectory], task: Any = None) -> GroupScores:
         """`score`, for sync code; it blocks the thread."""
         from rubrics.engine.loop import block
 
         return block(lambda: self.score(group, task))
+
+
+def _reason_of(outcome: Outcome) -> str | None:
+    return outcome.reason if isinstance(outcome, (Score, Unscored)) else None

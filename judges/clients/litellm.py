@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from types import CoroutineType
 from typing import Any
 from urllib.parse import urlsplit
 
 from judges.clients.protocol import ChatError, ChatReply, ChatRequest, Price, Wire
 from judges.clients.reading import arguments_of, error_of, structured, text_of, tokens_of, usage_of
-from judges.clients.secret import Secret, masked
+from judges.clients.secret import Secret, key_from, masked
 from judges.verdict import JudgeConfigError
 
 _OPENAI = "https://api.openai.com/v1"
-_OPENAI_LIKE = ("openai", "custom_openai", "text-completion-openai")
+_OPENAI_LIKE = ("openai", "custom_openai", "text-completion-openai", "aiohttp_openai")
+_NO_ORGANIZATION = {"OpenAI-Organization": "", "OpenAI-Project": ""}
 
 
 class LiteLLMClient:
@@ -47,7 +49,7 @@ class LiteLLMClient:
     ) -> None:
         self.api_base = (api_base or os.environ.get("JUDGE_API_BASE") or "").rstrip("/") or None
         key = api_key or os.environ.get("JUDGE_API_KEY") or ("none" if self.api_base else None)
-        self._key = Secret(key) if key else None
+        self._key = key_from(key) if key else None
         self.wire: Wire = wire
         host = None
         if self.api_base is not None:
@@ -89,8 +91,10 @@ class LiteLLMClient:
         parameters: dict[str, Any] = {**structured(request), **request.sampling}
         if request.top_logprobs is not None:
             parameters.update(logprobs=True, top_logprobs=request.top_logprobs)
+        if base is not None and model.startswith(("azure/", "azure_text/")):  # by OpenAI's SDK, which adds the policy's
+            parameters["extra_headers"] = {**_NO_ORGANIZATION, **request.sampling.get("extra_headers", {})}
         try:
-            response = await litellm.acompletion(
+            completion = litellm.acompletion(
                 model=model,
                 messages=[dict(message) for message in request.messages],
                 max_tokens=request.max_tokens,
@@ -98,10 +102,10 @@ class LiteLLMClient:
                 api_key=None if self._key is None else self._key.reveal(),
                 num_retries=0,
                 max_retries=0,
-                timeout=600.0,  # a request's time is the judge's to keep, by the wall clock
+                timeout=86_400.0,  # a request's time is the judge's to keep, by the wall clock
                 **parameters,
             )
-            return _reply(response, self._key)
+            return _reply(await _cancellable(completion), self._key)
         except ChatError:
             raise
         except Exception as error:  # litellm's errors have no base class of their own
@@ -113,7 +117,7 @@ class LiteLLMClient:
         route = self._routes.get(model)
         if route is None:
             try:
-                name, provider, _, _ = litellm.get_llm_provider(model, api_base=self.api_base)
+                name, provider, _, home = litellm.get_llm_provider(model, api_base=self.api_base)
             except Exception:
                 if self.api_base is None:
                     raise ChatError(
@@ -121,22 +125,25 @@ class LiteLLMClient:
                         f"litellm does not know the provider of {model!r}: name it as provider/model, or give api_base",
                         sent=False,
                     ) from None
-                name, provider = model, "openai"
+                name, provider, home = model, "openai", None
             route = (model, self.api_base)
-            if provider in _OPENAI_LIKE and self.api_base is None:
-                route = (model, _OPENAI)
-            elif provider in _OPENAI_LIKE and urlsplit(self.api_base or "").hostname != "api.openai.com":
-                route = (
-                    f"hosted_vllm/{name}",
-                    self.api_base,
-                )  # litellm's `openai/` would send OPENAI_ORGANIZATION along
+            if self.api_base is None:
+                if provider in _OPENAI_LIKE:
+                    route = (model, _OPENAI)
+                elif home is None and provider in litellm.openai_compatible_providers:
+                    raise ChatError("request", f"give the address of {provider!r} as api_base", sent=False)
+            elif urlsplit(self.api_base).hostname != "api.openai.com" and (
+                provider in _OPENAI_LIKE or provider in litellm.openai_compatible_providers
+            ):  # by any other way litellm would send OPENAI_ORGANIZATION and OPENAI_PROJECT_ID along
+                route = (f"hosted_vllm/{name}", self.api_base)
             self._routes[model] = route
         return route
 
     def _failure(self, litellm: Any, error: Exception) -> ChatError:
         text = masked(str(getattr(error, "message", None) or error), [self._key])
         kinds = litellm.exceptions
-        if isinstance(error, kinds.Timeout):
+        answered = getattr(error, "litellm_response_headers", None)
+        if isinstance(error, kinds.Timeout) and not answered:  # else it was a 408
             return ChatError("timeout", text)
         if isinstance(error, kinds.ContextWindowExceededError):
             return ChatError("too_long", text, status=400)
@@ -149,13 +156,37 @@ class LiteLLMClient:
             return ChatError("transport", text)
         status = getattr(error, "status_code", None)
         if isinstance(status, int) and status >= 300:
-            headers = getattr(error, "litellm_response_headers", None)
-            headers = headers or getattr(getattr(error, "response", None), "headers", None) or {}
+            headers = answered or getattr(getattr(error, "response", None), "headers", None) or {}
             low = {str(name).lower(): str(value) for name, value in headers.items()}
             return error_of(status, text, low, None, [self._key])
         if isinstance(error, kinds.APIError):  # a reply with status 200 that litellm could not read
             return ChatError("transport", text)
         return ChatError("request", f"{type(error).__name__}: {text}")
+
+
+async def _cancellable(completion: Coroutine[Any, Any, Any]) -> Any:
+    """Await a completion of litellm's so that it can be cancelled.
+
+    `acompletion` has its request prepared as a coroutine in another thread; cancelled just then, it would leave that
+    coroutine un-awaited. So a cancellation waits for those milliseconds.
+    """
+    task = asyncio.ensure_future(completion)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done() and _is_prepared(completion):  # noqa: ASYNC110  nothing tells of it
+            await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()
+        raise
+
+
+def _is_prepared(coroutine: Any) -> bool:
+    while isinstance(coroutine.cr_await, CoroutineType):
+        coroutine = coroutine.cr_await
+    return bool(coroutine.cr_code.co_name == "acompletion")
 
 
 _loaded: Any = None
@@ -198,6 +229,7 @@ def _reply(response: Any, key: Secret | None) -> ChatReply:
     calls = getattr(message, "tool_calls", None)
     if not text and calls:
         text = arguments_of([call.model_dump() for call in calls])
+    text = text if key is None else key.hidden(text)
     refusal = getattr(message, "refusal", None) or (getattr(message, "provider_specific_fields", None) or {}).get(
         "refusal"
     )
@@ -227,7 +259,11 @@ class _Connections:
             _loaded.in_memory_llm_clients_cache.flush_cache()
 
     def forget(self) -> None:
-        """Nothing to do: a forked child has a new loop, so litellm opens new ones."""
+        """A forked child has a new loop, so litellm opens new ones; it also lets a task of the old loop go, and asyncio
+        would complain of that."""
+        with suppress(Exception):  # other releases may keep it elsewhere
+            _inherited.append(_loaded.litellm_core_utils.logging_worker.GLOBAL_LOGGING_WORKER._worker_task)
 
 
 _CONNECTIONS = _Connections()
+_inherited: list[Any] = []

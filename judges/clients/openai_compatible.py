@@ -6,12 +6,14 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from weakref import finalize
 
 from judges.clients.protocol import ChatError, ChatReply, ChatRequest, Wire
 from judges.clients.reading import error_of, reply_of, structured
-from judges.clients.secret import Secret, masked
+from judges.clients.secret import key_from, masked
 from judges.verdict import JudgeConfigError
 
 if TYPE_CHECKING:
@@ -57,18 +59,23 @@ class OpenAICompatibleClient:
         self.address = api_base.rstrip("/")
         self.endpoint = endpoint or parts.hostname
         self.wire: Wire = wire
-        self._key = Secret(api_key or "none")
+        self._key = key_from(api_key or "none")
         self._extra = dict(extra or {})
         self._limit_field = max_tokens_field
-        self.identity = (self.address, self._key, wire, json.dumps(self._extra, sort_keys=True, default=repr))
+        try:
+            fields = json.dumps(self._extra, sort_keys=True, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise JudgeConfigError(f"OpenAICompatibleClient: extra cannot be sent as JSON: {error}") from None
+        self.identity = (self.address, self._key, wire, max_tokens_field, fields)
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._end: finalize[..., OpenAICompatibleClient] | None = None
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleClient({self.address!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_session": None, "_loop": None}
+        return {**vars(self), "_session": None, "_loop": None, "_end": None}
 
     async def send(self, request: ChatRequest) -> ChatReply:
         """Send one request, once; on the loop it was first used on, or a new one.
@@ -84,13 +91,14 @@ class OpenAICompatibleClient:
             async with session.post(
                 f"{self.address}/chat/completions", data=self._body(request), allow_redirects=False
             ) as response:
-                status, headers, data = response.status, response.headers, await response.read()
+                status, headers = response.status, response.headers
+                said = self._key.hidden((await response.read()).decode("utf-8-sig", "replace"))
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
             problem = masked(f"{type(error).__name__}: {error}", [self._key])
         except UnicodeError as error:
-            raise ChatError("request", f"the request cannot be written: {error}") from None
+            raise ChatError("request", f"the request cannot be written: {error}", sent=False) from None
         else:
-            return self._read(request, status, headers, data)
+            return self._read(status, headers, said)
         # Outside the handler: the exception of the HTTP library holds the headers that were sent.
         raise ChatError("transport", f"{self.endpoint}: {problem}")
 
@@ -108,19 +116,19 @@ class OpenAICompatibleClient:
             body["top_logprobs"] = request.top_logprobs
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
-    def _read(self, request: ChatRequest, status: int, headers: Mapping[str, str], data: bytes) -> ChatReply:
+    def _read(self, status: int, headers: Mapping[str, str], said: str) -> ChatReply:
         try:
-            body = json.loads(data)
+            body = json.loads(said)
         except (ValueError, RecursionError):
             body = None
-        if status != 200:
+        if not 200 <= status < 300:
             error = body.get("error", body.get("detail")) if isinstance(body, dict) else None
             if error is None and isinstance(body, dict):
                 error = body
             low = {name.lower(): value for name, value in headers.items()}
-            raise error_of(status, data.decode("utf-8", "replace"), low, error, [self._key])
+            raise error_of(status, said, low, error, [self._key])
         if not isinstance(body, dict):
-            text = masked(" ".join(data[:400].decode("utf-8", "replace").split()), [self._key])
+            text = masked(" ".join(said[:400].split()), [self._key])
             raise ChatError(
                 "transport", f"{self.endpoint} answered what is no JSON object: {text[:200]!r}", status=status
             )
@@ -145,6 +153,8 @@ class OpenAICompatibleClient:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
             self._loop = loop
+            self._end = finalize(self, _close_later, loop, self._session)
+            self._end.atexit = False
             on_exit(self)
         return self._session
 
@@ -152,12 +162,22 @@ class OpenAICompatibleClient:
         """Leave the connections alone: they belong to the process that this one was forked from."""
         _inherited.append(self._session)
         self._session = None
+        if self._end is not None:
+            self._end.detach()
 
     async def close(self) -> None:
         """Close its connections. It may be used again afterwards."""
         session, self._session = self._session, None
+        if self._end is not None:
+            self._end.detach()
         if session is not None:
             await session.close()
+
+
+def _close_later(loop: asyncio.AbstractEventLoop, session: aiohttp.ClientSession) -> None:
+    """Close the connections of a client that nobody holds any more."""
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(lambda: loop.create_task(session.close()))
 
 
 _inherited: list[Any] = []

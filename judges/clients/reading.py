@@ -186,7 +186,7 @@ def error_of(
     """
     said, code = _words(error)
     clean = masked(said or " ".join(text.split()), secrets)
-    message = f"HTTP {status}: {clean[:500] or 'no words'}"
+    message = f"HTTP {status}: {clean[:500] or ('a redirect, which is not followed' if status < 400 else 'no words')}"
     hay = f"{clean} {code}".lower()
     kind: FailureKind = "request"
     retry_after: float | None = None

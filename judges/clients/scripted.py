@@ -85,6 +85,6 @@ def _reply(said: Any, request: ChatRequest) -> ChatReply:
         said = json.dumps(said, ensure_ascii=False)
     if not isinstance(said, str):
         raise TypeError(f"a script holds texts, objects, ChatReplys, failures and exceptions, not {said!r}")
-    words = sum(len(message["content"].split()) for message in request.messages)
-    usage = Usage(1, words, 0, len(said.split()), words + len(said.split()))
+    prompt, completion = sum(len(message["content"]) for message in request.messages) // 4, len(said) // 4
+    usage = Usage(1, prompt, 0, completion, prompt + completion)
     return ChatReply(said, "stop", usage=usage, model=request.model)

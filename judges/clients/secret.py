@@ -6,8 +6,12 @@ import os
 import re
 from collections.abc import Iterable
 
+from judges.verdict import JudgeConfigError
+
 _ENV_NAME = re.compile(r"(_KEY|_TOKEN|_SECRET|_PASSWORD)$")
-_SHAPES = re.compile(r"\b(?:sk|pk|rk|gsk|xai|hf|r8|AIza)[-_][A-Za-z0-9_\-*.]{8,}|(?<=Bearer )[^\s\"',]+")
+_SHAPES = re.compile(
+    r"\b(?:sk|pk|rk|gsk|xai|hf|r8)[-_][A-Za-z0-9_\-*.]{8,}|\bAIza[A-Za-z0-9_-]{20,}|(?<=Bearer )[^\s\"',]+"
+)
 _LEAST = 6  # shorter values, such as "none", would blot out words
 
 
@@ -33,6 +37,22 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._value)
+
+    def hidden(self, text: str) -> str:
+        """A text without this one."""
+        return text.replace(self._value, "***") if len(self._value) >= _LEAST else text
+
+
+def key_from(key: str) -> Secret:
+    """A key as it can be sent; keys that were read from files often end in a newline.
+
+    Raises:
+        JudgeConfigError: it cannot be sent.
+    """
+    key = key.strip()
+    if not key.isascii() or not key.isprintable():
+        raise JudgeConfigError("the API key holds characters that cannot be sent")
+    return Secret(key)
 
 
 def masked(text: str, secrets: Iterable[Secret | None] = ()) -> str:

@@ -97,6 +97,8 @@ class Threaded(_Around):
         loop = asyncio.get_running_loop()
         slots = _SLOTS.setdefault(self, WeakKeyDictionary())
         if loop not in slots:
+            for other in [other for other in slots if other.is_closed()]:
+                del slots[other]  # a semaphore that was waited for holds its loop
             slots[loop] = asyncio.Semaphore(self.limit)
         return slots[loop]
 

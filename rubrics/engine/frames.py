@@ -20,11 +20,17 @@ T = TypeVar("T")
 
 
 class Outcomes(list[Outcome | None]):
-    """The outcomes of a run by node index; None where a node was not reached."""
+    """The outcomes of a run by node index; None where a node was not reached.
 
-    __slots__ = ("run",)
+    Attributes:
+        run: the run.
+        shared: what nodes share in this run (see `of_this_run`); not set where they share nothing.
+    """
+
+    __slots__ = ("run", "shared")
 
     run: Run
+    shared: dict[Hashable, Any]
 
 
 class Run:
@@ -42,7 +48,6 @@ class Run:
         open: whether calls of nodes are nested in this run; False once it is over.
         over: whether it has ended; code that it left behind then remembers nothing.
         last: outcomes by node index.
-        shared: what nodes share in this run (see `of_this_run`); None where they share nothing.
     """
 
     __slots__ = (
@@ -58,7 +63,6 @@ class Run:
         "record",
         "recording",
         "records",
-        "shared",
         "threads",
     )
 
@@ -76,7 +80,6 @@ class Run:
         self.record: Evaluation | None = None
         self.again = False
         self.over = False
-        self.shared: dict[Hashable, Any] | None = None
         self.lock = Lock() if threads or (plan.threaded and plan.remembers) else None
 
     def close(self) -> None:
@@ -184,12 +187,13 @@ def of_this_run(key: Hashable, make: Callable[[], T]) -> T:
     frame = FRAME.get()
     if frame is None or frame.run.over:
         return make()
-    run = frame.run
-    if run.shared is None:
-        run.shared = {}
-    if key not in run.shared:
-        run.shared[key] = make()
-    return run.shared[key]  # type: ignore[no-any-return]
+    last = frame.run.last  # a run may serve all steps of an episode; its outcomes are of one
+    shared = getattr(last, "shared", None)
+    if shared is None:
+        shared = last.shared = {}
+    if key not in shared:
+        shared[key] = make()
+    return shared[key]  # type: ignore[no-any-return]
 
 
 def add_usage(usage: Usage) -> None:
