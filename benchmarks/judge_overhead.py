@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from pathlib import Path
 from statistics import median
 
@@ -30,7 +31,9 @@ FLOORS = {"ten leaves": "< 1 ms", "a checklist of ten": "< 1 ms", "verdicts from
 
 
 def script(score: object) -> ScriptedClient:
-    return ScriptedClient(ChatReply(json.dumps({"reason": "It does.", "score": score}), "stop"))
+    client = ScriptedClient(ChatReply(json.dumps({"reason": "It does.", "score": score}), "stop"))
+    client.requests = deque(maxlen=100)  # type: ignore[assignment]  # thousands would keep the garbage collector busy
+    return client
 
 
 async def ten_leaves(calls: int) -> float:

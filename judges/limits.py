@@ -6,8 +6,7 @@ import asyncio
 import os
 import random
 import threading
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Hashable
 from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Any, Protocol
@@ -172,13 +171,18 @@ class Limiter:
         """No request begins for so long."""
         self._until = max(self._until, asyncio.get_running_loop().time() + seconds)
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """A place among the requests under way."""
-        async with self._slots:
+    async def __aenter__(self) -> None:
+        """Take a place among the requests under way."""
+        await self._slots.acquire()
+        try:
             while (wait := self._until - asyncio.get_running_loop().time()) > 0.0:  # noqa: ASYNC110  it may grow
                 await asyncio.sleep(wait)
-            yield
+        except BaseException:
+            self._slots.release()
+            raise
+
+    async def __aexit__(self, *error: object) -> None:
+        self._slots.release()
 
 
 def limiter_of(limiters: dict[Hashable, Limiter], address: Hashable, model: str, capacity: int) -> Limiter:

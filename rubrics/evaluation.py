@@ -32,8 +32,8 @@ class Usage:
     cost: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
-        if other is NO_USAGE:
-            return self
+        if other is NO_USAGE or self is NO_USAGE:
+            return self if other is NO_USAGE else other
         return Usage(
             self.calls + other.calls,
             self.prompt_tokens + other.prompt_tokens,

@@ -120,6 +120,7 @@ class ChatClient(Protocol):
     * `identity` (hashable): equal for clients that may share a request in flight; else the client itself;
     * `wire`: the form in which structured output is asked for first; else `"json_schema"`;
     * `local` (bool): it answers in this process without input or output, so it runs on its caller's loop; else False;
+    * `instant` (bool), of a local client: its `send` never waits, so that there is nothing to share; else False;
     * `async prepare()`: what must be done before the first request, such as a slow import;
     * `async prices(model) -> Price | None`: what the model costs, for budgets in dollars.
     """

@@ -48,6 +48,11 @@ class ScriptedClient:
         self.endpoint = endpoint
         self.requests: list[ChatRequest] = []
 
+    @property
+    def instant(self) -> bool:
+        """Whether a reply is there at once, without a wait in between."""
+        return not self.delay and (self._forever is None or not callable(self._forever))
+
     def __repr__(self) -> str:
         return f"ScriptedClient({len(self.requests)} requests so far)"
 
