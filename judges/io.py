@@ -112,16 +112,24 @@ def _close_all() -> None:
         return
 
     async def close() -> None:
-        flights = list(room_of(asyncio.get_running_loop()).flights.values())
+        loop = asyncio.get_running_loop()
+        flights = list(room_of(loop).flights.values())
         for flight in flights:  # or a request whose connection is closed would open another one
             flight.waiters.clear()  # daemon threads, which are to end without a word
             flight.task.cancel()
         if flights:
             await asyncio.wait([flight.task for flight in flights], timeout=1.0)
         await asyncio.gather(*(client.close() for client in list(_connected)), return_exceptions=True)
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:  # such as a worker of litellm's
+            task.cancel()
+        if rest:
+            await asyncio.wait(rest, timeout=0.5)
+        loop.call_soon(loop.stop)
 
     with suppress(Exception):  # the interpreter is ending; what cannot be closed now is closed by the system
-        asyncio.run_coroutine_threadsafe(close(), request_loop()).result(timeout=2.0)
+        asyncio.run_coroutine_threadsafe(close(), request_loop()).result(timeout=2.5)
+        thread.join(timeout=1.0)  # a daemon thread that runs into the interpreter's end may crash it
 
 
 if hasattr(os, "register_at_fork"):
