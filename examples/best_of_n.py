@@ -1,5 +1,6 @@
 """Best of n by pairwise judging: every pair in both orders, strengths by Bradley and Terry.
 
+pip install 'rubrics[stats]'                             # for Bradley-Terry
 python examples/best_of_n.py                             # the judge replays recorded replies
 python examples/best_of_n.py --model openai/gpt-5-mini   # the judge asks a model
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 from collections.abc import Coroutine, Mapping, Sequence
@@ -24,6 +25,7 @@ from rubrics.evaluation import NO_USAGE, Usage
 
 T = TypeVar("T")
 
+_SHOWN = 20_000  # characters of an unusable reply that are shown to the model again
 _RETRIED = ("transport", "rate_limit", "timeout")
 _ASKED_AGAIN = ("format", "out_of_scale", "ambiguous", "empty", "truncated")
 _OURS = frozenset(
@@ -108,6 +110,7 @@ class Asker:
         if unknown:
             raise TypeError(f"unknown argument {', '.join(unknown)}; there are {', '.join(Options.__annotations__)}")
         self._model = options.get("model") or prompt_model
+        _check_kinds(options)
         self.sampling = {**prompt_sampling, **(options.get("sampling") or {})}
         self.max_tokens = _whole(options.get("max_tokens", 1024), "max_tokens", 1)
         self.retries = _whole(options.get("retries", 3), "retries", 0)
@@ -254,7 +257,8 @@ class _Chain:
         wrong = f"That reply cannot be used: {problem.message}.\n{self.form.instruction}"
         messages = list(self.request.messages)
         if self.reply.text.strip():
-            messages += [{"role": "assistant", "content": self.reply.text}, {"role": "user", "content": wrong}]
+            said = self.reply.text if len(self.reply.text) <= _SHOWN else f"{self.reply.text[:_SHOWN]} […]"
+            messages += [{"role": "assistant", "content": said}, {"role": "user", "content": wrong}]
         else:  # a provider may refuse an empty turn, or two turns of one role
             messages[-1] = {**messages[-1], "content": f"{messages[-1]['content']}\n\n{wrong}"}
         more = 4 if problem.kind == "truncated" else 1
@@ -305,6 +309,22 @@ async def together(*coroutines: Coroutine[Any, Any, T]) -> list[T]:
             task.cancel()
         await asyncio.wait(tasks)
         raise
+
+
+def _check_kinds(options: Options) -> None:
+    for name in ("model", "endpoint", "api_base", "api_key"):
+        value = options.get(name)
+        if value is not None and not isinstance(value, str):
+            raise JudgeConfigError(f"{name} is a text, not {value!r}" if name != "api_key" else "api_key is a text")
+    sampling, budget, price = options.get("sampling"), options.get("budget"), options.get("price")
+    if sampling is not None and not isinstance(sampling, Mapping):
+        raise JudgeConfigError(f'sampling is a mapping, such as {{"temperature": 0}}, not {sampling!r}')
+    if budget is not None and not (hasattr(budget, "reserve") and hasattr(budget, "settle") and hasattr(budget, "usd")):
+        raise JudgeConfigError(f"budget is a Budget, or has usd, reserve and settle; {budget!r} has not")
+    if inspect.iscoroutinefunction(getattr(budget, "reserve", None)):
+        raise JudgeConfigError("reserve of a budget is a plain function, not an async one")
+    if price is not None and not isinstance(price, Price):
+        raise JudgeConfigError(f"price is a Price(prompt, completion), not {price!r}")
 
 
 def _whole(value: Any, name: str, least: int) -> int:

@@ -163,7 +163,7 @@ class CriterionJudge(Rubric):
         super().__init__()
         self.criterion = criterion
         self.judge = judge
-        self.on_failure = on_failure
+        self.on_failure = checked_on_failure(on_failure, type(self).__name__)
         self._sees_episode = "episode" in judge.variables
         if self._sees_episode:
             self._set(_remembers=True)

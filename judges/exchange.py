@@ -9,6 +9,7 @@ from typing import Any
 
 from judges.clients.protocol import ChatClient, ChatError, ChatReply, ChatRequest, Price, Wire
 from judges.clients.reading import simpler
+from judges.clients.secret import masked
 from judges.fence import printable
 from judges.io import Itself, Room, request_loop, room_of, shared
 from judges.limits import BudgetExceeded, BudgetLike, estimate_tokens, limiter_of
@@ -80,9 +81,6 @@ class Exchanger:
             replay: whether a recorded reply will do.
         """
         store = self.store
-        if store is None and self._local and getattr(self.client, "instant", False):
-            outcome, usage, _ = await self._send(request)  # never in flight, so there is nothing to share or to cancel
-            return Exchange(outcome, usage)
         key = request_key(self.endpoint, request)
         if store is not None:
             if not store.is_loaded:
@@ -92,7 +90,10 @@ class Exchanger:
                 if found is not None and (isinstance(found, ChatReply) or not store.records):
                     return Exchange(found, cached=True)
             if not store.records:
-                said = f"{store.path} does not hold this request, and is opened to replay only (mode {store.mode!r})"
+                said = (
+                    f"{store.path} does not hold this request to {request.model!r} at {self.endpoint!r}, and is opened "
+                    f"to replay only (mode {store.mode!r})"
+                )
                 return Exchange(ChatError("not_recorded", said), cached=True)
             store.open()  # a store that cannot be written is to be known before anything is paid for
         loop = asyncio.get_running_loop() if self._local else request_loop()
@@ -147,7 +148,7 @@ class Exchanger:
             except BudgetExceeded as error:
                 return ChatError("budget", str(error), sent=False), NO_USAGE
         usage = _ONE_CALL
-        charged = _estimate(prompt, 0, price)  # of a request that is cut short nothing is known
+        charged = NO_USAGE if budget is None else _estimate(prompt, 0, price)  # what is known of one that is cut short
         limit = asyncio.timeout(self.timeout)
         outcome: ChatReply | ChatError
         try:
@@ -162,11 +163,14 @@ class Exchanger:
                 if price is not None and not usage.cost:
                     cost = price.of(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
                     usage = replace(usage, cost=cost)
-                charged = usage if usage.total_tokens else _estimate(prompt, estimate_tokens(outcome.text), price)
-            except TimeoutError:
-                if not limit.expired():
-                    raise
-                outcome = ChatError("timeout", f"no reply within {self.timeout:g} s")
+                if budget is not None:
+                    completion = estimate_tokens(outcome.text)
+                    charged = usage if usage.total_tokens else _estimate(prompt, completion, price)
+            except TimeoutError as error:
+                late = f"no reply within {self.timeout:g} s"
+                outcome = ChatError("timeout", late) if limit.expired() else _of_system(error)
+            except OSError as error:  # of a client of the user's own
+                outcome = _of_system(error)
             except ChatError as error:
                 outcome = error.with_traceback(None)
                 usage = charged = _ONE_CALL if error.sent else NO_USAGE
@@ -183,6 +187,10 @@ class Exchanger:
                 f"the budget is in dollars, and no price of {model!r} is known: give price=Price(prompt, completion)"
             )
         return price  # type: ignore[no-any-return]
+
+
+def _of_system(error: OSError) -> ChatError:
+    return ChatError("transport", masked(f"{type(error).__name__}: {error}"))
 
 
 def _estimate(prompt: int, completion: int, price: Price | None) -> Usage:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from hashlib import sha256
+from math import isfinite
+from random import getrandbits
 from typing import TYPE_CHECKING, Any
 
 from judges.verdict import PromptError
@@ -60,7 +61,7 @@ _EDGE = "\ufdd0"  # a noncharacter: Unicode keeps it for uses like this one
 class Rendering:
     """One rendering: the fenced values so far, each standing in the text as a mark until the boundary is known."""
 
-    mark: str = field(default_factory=lambda: secrets.token_hex(8))
+    mark: str = field(default_factory=lambda: f"{getrandbits(64):016x}")
     values: list[str] = field(default_factory=list)
     inner: list[str] = field(default_factory=list)
 
@@ -120,12 +121,30 @@ def printable(text: str) -> str:
 def as_text(value: Any) -> str:
     """A value as the text a judge reads: a text as it is, anything else as JSON.
 
+    It is the text that the same value gives once it was recorded: an enum is its value, NaN is null.
+
     Raises:
         PromptError: for bytes, and for objects that have no JSON form.
     """
-    if isinstance(value, str):
-        return printable(str(value))
-    return printable(json.dumps(plain_value(value), ensure_ascii=False, indent=1))
+    return _written(value if type(value) is str else plain_value(value))
+
+
+def _written(plain: Any) -> str:
+    if isinstance(plain, str):
+        return printable(plain)
+    try:
+        text = json.dumps(plain, ensure_ascii=False, indent=1, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(plain), ensure_ascii=False, indent=1)
+    return printable(text)
+
+
+def _finite(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {key: _finite(item) for key, item in plain.items()}
+    if isinstance(plain, list):
+        return [_finite(item) for item in plain]
+    return None if isinstance(plain, float) and not isfinite(plain) else plain
 
 
 def plain_value(value: Any) -> Any:
@@ -151,7 +170,9 @@ def _plain(value: Any) -> Any:
         return sorted((jsonable(item, _plain) for item in value), key=lambda item: json.dumps(item, sort_keys=True))
     # Objects are opened here: pydantic's own JSON would turn bytes into text, and leave sets in any order.
     if callable(dump := getattr(value, "model_dump", None)):
-        return jsonable(dump(), _plain)
+        return jsonable(dump(by_alias=True), _plain)
+    if hasattr(value, "get_secret_value"):
+        return "**********"
     if is_dataclass(value) and not isinstance(value, type):
         return jsonable({part.name: getattr(value, part.name) for part in fields(value)}, _plain)
     if hasattr(value, "__dict__") and not (callable(value) or isinstance(value, Enum) or hasattr(value, "tolist")):
@@ -183,13 +204,14 @@ def _untrusted(value: Any) -> str:
     assert rendering is not None
     if isinstance(value, Pieces):
         return "".join(rendering.fence(text) if fenced else text for fenced, text in value.parts)
-    if isinstance(value, str):
-        return rendering.fence(printable(str(value)))
+    if type(value) is str:
+        return rendering.fence(printable(value))
     if _is_undefined(value):
         str(value)  # raises, and names the variable
     plain = plain_value(value)
-    rendering.inner.extend(map(printable, strings_in(plain)))
-    return rendering.fence(printable(json.dumps(plain, ensure_ascii=False, indent=1)))
+    if not isinstance(plain, str):
+        rendering.inner.extend(map(printable, strings_in(plain)))
+    return rendering.fence(_written(plain))
 
 
 def _trusted(value: Any) -> Any:
@@ -197,7 +219,7 @@ def _trusted(value: Any) -> Any:
 
 
 def _finalize(value: Any) -> Any:
-    return value if isinstance(value, str) or _is_undefined(value) else as_text(value)
+    return value if type(value) is str or _is_undefined(value) else as_text(value)
 
 
 def _is_undefined(value: Any) -> bool:

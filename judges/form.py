@@ -149,7 +149,7 @@ class KeyedForm(Form):
         )
 
     def applies(self, found: JsonObject) -> bool:
-        return any(isinstance(found.get(key), dict) for key in self.scales)
+        return any(key in found for key in self.scales)
 
     def read(self, found: JsonObject) -> dict[str, Answer]:
         if found.repeated:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
@@ -22,6 +23,8 @@ from judges.verdict import JudgeConfigError, JudgeFailure, PromptError, Verdict
 SYSTEM = (
     "You are a careful and impartial judge. You judge a piece of work, and you reply in the form that is asked for."
 )
+
+_FILE = re.compile(r"\S+\.(md|txt|j2|jinja|jinja2|prompt|ya?ml)")
 
 
 class Judging(Protocol):
@@ -68,6 +71,9 @@ class Judge:
         **options: Unpack[Options],
     ) -> None:
         self.prompt = prompt_from(prompt)
+        for name, value in (("reason", reason), ("expected", expected)):
+            if value is not None and not isinstance(value, bool):
+                raise JudgeConfigError(f"{name} is True or False, not {value!r}")
         found = scale if scale is not None else self.prompt.scale
         if not isinstance(found, Scale):
             raise JudgeConfigError(f"a judge needs a scale, such as Binary() or Likert(1, 5), not {found!r}")
@@ -168,6 +174,8 @@ class Judge:
         assert found is not None and reply is not None
         answer: Answer = found.answer
         score = self.scale.score(answer.label)
+        if score is not None and not 0.0 <= score <= 1.0:
+            raise JudgeConfigError(f"{self.scale!r} gives {score!r} for {answer.label!r}; a score is in [0, 1]")
         metadata: dict[str, Any] = {} if answer.evidence is None else {"evidence": list(answer.evidence)}
         if self.expected and score is not None:
             try:
@@ -198,7 +206,11 @@ def prompt_from(prompt: str | Prompt | Path) -> Prompt:
     """A prompt out of what a judge may be given."""
     if isinstance(prompt, Prompt):
         return prompt
-    return Prompt.load(prompt) if isinstance(prompt, Path) else Prompt(prompt)
+    if isinstance(prompt, Path):
+        return Prompt.load(prompt)
+    if isinstance(prompt, str) and _FILE.fullmatch(prompt.strip()):
+        raise PromptError(f"{prompt!r} looks like the path of a prompt file: give it as Path({prompt!r})")
+    return Prompt(prompt)
 
 
 def question(rendered: Rendered, form: Form) -> Message:

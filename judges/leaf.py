@@ -25,7 +25,6 @@ GIVEN = ("action", "observation", "task", "episode")
 class EpisodeSoFar:
     """What a template sees of the episode: a copy, with the step that is judged as the last."""
 
-    id: str | None
     task: Any
     initial: Any
     steps: list[Step]
@@ -92,10 +91,10 @@ def episode_so_far(action: Any, observation: Any) -> EpisodeSoFar:
     """What a template sees of the episode that is running."""
     episode = current_episode()
     if episode is None:
-        return EpisodeSoFar(None, None, None, [Step(action, observation)])
+        return EpisodeSoFar(None, None, [Step(action, observation)])
     trajectory = episode.trajectory
     before = trajectory.steps[: len(episode._journal.actions) - 1]  # the journal has the step that is judged already
-    return EpisodeSoFar(episode.id, episode.task, trajectory.initial, [*before, Step(action, observation)])
+    return EpisodeSoFar(episode.task, trajectory.initial, [*before, Step(action, observation)])
 
 
 def require_given(judge: Judging, given: tuple[str, ...]) -> None:

@@ -123,7 +123,7 @@ class Prompt:
             raise PromptError(f"{who}, line {self._line(error.lineno)}: {error.message}") from None
         except jinja2.TemplateError as error:
             raise PromptError(f"{who}: {error}") from None
-        self._template = jinja2.Template.from_code(sandbox, code, sandbox.make_globals(None))
+        self._template = jinja2.Template.from_code(sandbox, code, dict(sandbox.globals))
 
     def _check(self, tree: jinja2.nodes.Template, who: str) -> None:
         from jinja2 import nodes

@@ -76,6 +76,8 @@ async def rank_group(
         JudgeConfigError: there is nothing to compare, `choix` is not installed, or maximum likelihood has no answer.
     """
     require_two(candidates)
+    if not isinstance(judge, PairwiseJudge):
+        raise JudgeConfigError(f"rank_group compares by a PairwiseJudge, not by {judge!r}")
     check_ranking(method, by, prior)
     n = len(candidates)
     games: dict[tuple[int, int], Comparison] = {}

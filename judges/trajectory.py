@@ -13,7 +13,7 @@ from judges.leaf import OnFailure, as_score, checked_on_failure, require_given
 from judges.prompt import Prompt
 from judges.scale import Scale
 from judges.transcript import Transcript, checked_budget, transcript
-from judges.verdict import JudgeFailure, PromptError, Verdict
+from judges.verdict import JudgeConfigError, JudgeFailure, PromptError, Verdict
 from rubrics.delayed import TrajectoryRubric
 from rubrics.engine.frames import FRAME, current_episode
 from rubrics.score import Score
@@ -73,6 +73,12 @@ class TrajectoryJudge(TrajectoryRubric):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(intermediate_reward, credit)
+        if unknown := sorted(set(options) - set(Options.__annotations__)):
+            raise TypeError(f"TrajectoryJudge takes no argument {', '.join(unknown)}")
+        if not evidence and type(credit).__name__ == "ByEvidence":
+            raise JudgeConfigError(
+                "TrajectoryJudge: credit=ByEvidence() needs the evidence that evidence=False leaves out"
+            )
         self.on_failure = checked_on_failure(on_failure, "TrajectoryJudge")
         self.token_budget = checked_budget(token_budget, "TrajectoryJudge")
         self.evidence = evidence

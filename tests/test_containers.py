@@ -369,3 +369,11 @@ async def test_a_container_of_ones_own(kind: str, driver: str) -> None:
     tree = Median(*leaves([0.9, 0.1, 0.4], kind))
     assert await outcome(tree, driver) == S(0.4)
     assert tree.reaggregate(await tree.evaluate(ACTION, OBSERVATION)).score == 0.4
+
+
+def test_bounds_of_an_unscored_child_are_changed_like_its_score() -> None:
+    points = WeightedSum([Fixed(None), Fixed(None)], [2, -1], normalize="positive")  # from -1/2 to 1
+    assert Clip(points, 0, 1).evaluate_sync("a", "o").metadata["bounds"] == [0.0, 1.0]
+    assert Scale(points, 10).evaluate_sync("a", "o").metadata["bounds"] == [-5.0, 10.0]
+    assert Invert(points).evaluate_sync("a", "o").metadata["bounds"] == [0.0, 1.5]
+    assert "bounds" not in Map(points, lambda score: score * score).evaluate_sync("a", "o").metadata

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -85,3 +86,24 @@ async def test_a_record_beside_bare_calls_never_mixes() -> None:
     calls = [tree.evaluate(i, OBSERVATION) if i % 2 else tree(i, OBSERVATION) for i in range(30)]
     answers = await asyncio.gather(*calls)
     assert [answer.score if i % 2 else answer for i, answer in enumerate(answers)] == [float(i) for i in range(30)]
+
+
+async def test_containers_that_fail_together_leave_no_exception_behind() -> None:
+    class Fails(Rubric):
+        def __init__(self, turns: int) -> None:
+            super().__init__()
+            self.turns = turns
+
+        async def forward(self, action: object, observation: object) -> float:
+            for _ in range(self.turns):
+                await asyncio.sleep(0)
+            raise ValueError(f"after {self.turns}")
+
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+    for late in range(6):
+        inner = WeightedSum([Fails(3), Fails(late)], [0.5, 0.5])
+        with pytest.raises(ValueError, match="after"):
+            await WeightedSum([inner, Fails(3)], [0.5, 0.5])("a", "o")
+    gc.collect()
+    assert told == []

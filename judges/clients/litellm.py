@@ -20,6 +20,12 @@ from judges.clients.reading import arguments_of, error_of, structured, text_of, 
 from judges.clients.secret import Secret, key_from, masked
 from judges.verdict import JudgeConfigError
 
+_NO_KEY = (
+    "missing credentials",
+    "api_key client option must be set",
+    "missing gemini api key",
+    "missing anthropic api",
+)
 _OPENAI = "https://api.openai.com/v1"
 _OPENAI_LIKE = ("openai", "custom_openai", "text-completion-openai", "aiohttp_openai")
 _NO_ORGANIZATION = {"OpenAI-Organization": "", "OpenAI-Project": ""}
@@ -145,6 +151,9 @@ class LiteLLMClient:
         answered = getattr(error, "litellm_response_headers", None)
         if isinstance(error, kinds.Timeout) and not answered:  # else it was a 408
             return ChatError("timeout", text)
+        if not answered and any(word in text.lower() for word in _NO_KEY):
+            provider = getattr(error, "llm_provider", None) or "the provider"
+            return ChatError("auth", f"there is no key for {provider}: {text.splitlines()[0][:300]}", sent=False)
         if isinstance(error, kinds.ContextWindowExceededError):
             return ChatError("too_long", text, status=400)
         if isinstance(error, kinds.ContentPolicyViolationError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 from judges.verdict import FailureKind
@@ -112,6 +113,18 @@ class ChatError(Exception):
         self.rejects = rejects
         self.sent = sent
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        again = partial(
+            type(self),
+            self.kind,
+            self.message,
+            status=self.status,
+            retry_after=self.retry_after,
+            rejects=self.rejects,
+            sent=self.sent,
+        )
+        return again, ()
+
 
 class ChatClient(Protocol):
     """What a judge needs of a client: a name, and `send`. These attributes may be there as well:
@@ -120,7 +133,6 @@ class ChatClient(Protocol):
     * `identity` (hashable): equal for clients that may share a request in flight; else the client itself;
     * `wire`: the form in which structured output is asked for first; else `"json_schema"`;
     * `local` (bool): it answers in this process without input or output, so it runs on its caller's loop; else False;
-    * `instant` (bool), of a local client: its `send` never waits, so that there is nothing to share; else False;
     * `async prepare()`: what must be done before the first request, such as a slow import;
     * `async prices(model) -> Price | None`: what the model costs, for budgets in dollars.
     """

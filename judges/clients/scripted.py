@@ -42,16 +42,13 @@ class ScriptedClient:
         self._rest: list[Reply] | None = None
         if isinstance(script, (str, Mapping, ChatReply, JudgeFailure, BaseException)) or callable(script):
             self._forever = script
-        else:
+        elif isinstance(script, Iterable):
             self._rest = list(script)
+        else:
+            raise TypeError(f"a script is a reply, a list of replies or a function, not {script!r}")
         self.delay = delay
         self.endpoint = endpoint
         self.requests: list[ChatRequest] = []
-
-    @property
-    def instant(self) -> bool:
-        """Whether a reply is there at once, without a wait in between."""
-        return not self.delay and (self._forever is None or not callable(self._forever))
 
     def __repr__(self) -> str:
         return f"ScriptedClient({len(self.requests)} requests so far)"

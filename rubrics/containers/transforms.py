@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from rubrics.containers.container import Container, finite_number, named_children_of, require_one_child
 from rubrics.rubric import Rubric
@@ -19,6 +19,9 @@ class Single(Container):
     def _validate_structure(self) -> None:
         require_one_child(self)
 
+    monotone: ClassVar[bool] = True
+    """Whether the change keeps (or turns round) the order of scores, so that bounds can be changed like a score."""
+
     def combine(self, values: list[Outcome]) -> Outcome:
         value = values[0]
         if value.__class__ is not float and (isinstance(value, Unscored) or is_pending(value)):
@@ -26,8 +29,13 @@ class Single(Container):
         return self.change(float(value))
 
     def passed_on(self, value: Outcome) -> Outcome:
-        """What becomes of a pending or unscored outcome."""
-        return value
+        """What becomes of a pending or unscored outcome: bounds are those of the changed score."""
+        if not isinstance(value, Unscored) or "bounds" not in value.metadata:
+            return value
+        rest = {name: kept for name, kept in value.metadata.items() if name != "bounds"}
+        if self.monotone:
+            rest["bounds"] = sorted(self.change(float(end)) for end in value.metadata["bounds"])
+        return Unscored(value.reason, rest)
 
     def change(self, score: float) -> float:
         """The rule."""
@@ -55,7 +63,7 @@ class Scale(Single):
     def passed_on(self, value: Outcome) -> Outcome:
         if isinstance(value, Score):
             return Score(self.change(float(value)), value.reason, value.metadata, pending=True)
-        return value
+        return super().passed_on(value)
 
     def shares(self, values: list[Outcome | None]) -> list[float]:
         return [self.factor]
@@ -125,6 +133,7 @@ class Map(Single):
         range: of the result, for bounds.
     """
 
+    monotone = False
     function: Any = None
 
     def __init__(

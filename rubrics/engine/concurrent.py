@@ -298,7 +298,8 @@ async def _until_one_fails(loop: asyncio.AbstractEventLoop, tasks: list[asyncio.
     def done(task: asyncio.Task[Any]) -> None:
         nonlocal left
         left -= 1
-        if (not left or task.cancelled() or task.exception() is not None) and not enough.done():
+        failed = task.cancelled() or task.exception() is not None  # asked of each, or asyncio reports what nobody reads
+        if (failed or not left) and not enough.done():
             enough.set_result(None)
 
     for task in tasks:

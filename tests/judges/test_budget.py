@@ -91,7 +91,7 @@ async def test_a_request_that_is_cut_short_is_spent_and_one_that_never_began_is_
     judge = judge_of(OpenAICompatibleClient(loopback.url), budget=budget, concurrency=1)
     asked = [asyncio.create_task(judge.judge(answer=f"{i}")) for i in range(3)]
     await eventually(lambda: loopback.in_flight)
-    for task in asked:
+    for task in reversed(asked):  # those in the queue first
         task.cancel()
     await asyncio.wait(asked)
     await eventually(lambda: budget.spent.calls == 1)

@@ -251,7 +251,7 @@ WORDS = [f"word{i}" for i in range(20)]
         (Tagged({"b", "a"}), '{\n "tags": [\n  "a",\n  "b"\n ],\n "more": null\n}'),
         (Message(role="user"), '{\n "role": "user",\n "tags": [],\n "data": null\n}'),
         (Plain(1), '{\n "tags": 1\n}'),
-        (Path("a/b"), '"a/b"'),
+        (Path("a/b"), "a/b"),
     ],
 )
 def test_what_is_no_text_is_shown_as_json(value: Any, text: str) -> None:

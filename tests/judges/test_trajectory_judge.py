@@ -132,7 +132,7 @@ async def test_it_is_asked_once() -> None:
 
 
 async def test_without_evidence_and_without_reason() -> None:
-    judge = judge_of({"score": 4}, evidence=False, reason=False, credit=ByEvidence())
+    judge = judge_of({"score": 4}, evidence=False, reason=False)
     episode = await played(judge, "a", "b")
     assert episode.final.score == 0.75 and "evidence" not in episode.final.metadata
     assert episode.rewards().values.tolist() == [0.0, 0.75]
