@@ -168,6 +168,10 @@ class CriterionJudge(Rubric):
         if self._sees_episode:
             self._set(_remembers=True)
 
+    def extra_repr(self) -> str:
+        """The text of the criterion."""
+        return repr(self.criterion.text)
+
     async def forward(self, action: Any, observation: Any) -> Score:
         """The verdict on the criterion, as a score."""
         inputs = {"action": action, "observation": observation, "task": self.task}

@@ -110,6 +110,8 @@ class PairwiseJudge:
         min_mass: float = 0.5,
         **options: Unpack[Options],
     ) -> None:
+        if unknown := sorted(set(options) - set(Options.__annotations__)):
+            raise TypeError(f"PairwiseJudge takes no argument {', '.join(unknown)}")
         if orders not in get_args(Orders):
             raise JudgeConfigError(f"orders is one of {', '.join(get_args(Orders))}, not {orders!r}")
         scale = Choice({"A": 1.0, "tie": 0.5, "B": 0.0} if ties else {"A": 1.0, "B": 0.0})
@@ -222,6 +224,8 @@ class GroupwiseJudge:
         if "candidates" not in self.prompt.variables:
             raise PromptError("the template of a GroupwiseJudge must show candidates")
         self.scale = scale or self.prompt.scale or Likert(1, 10)
+        if not isinstance(self.scale, Scale):
+            raise JudgeConfigError(f"a GroupwiseJudge needs a scale, such as Likert(1, 10), not {self.scale!r}")
         self.reason, self.seed = reason, seed
         self.asker = Asker(self.prompt.model, self.prompt.sampling, self.prompt.hash, **options)
 

@@ -79,6 +79,10 @@ class LLMJudge(Rubric):
         if self._sees_episode:
             self._set(_remembers=True)  # so that its steps belong to an episode from the first call on
 
+    def extra_repr(self) -> str:
+        """The judge: its prompt and its scale."""
+        return repr(self.judge)
+
     async def forward(self, action: Any, observation: Any) -> Score:
         """The verdict on the step, as a score."""
         inputs = {"action": action, "observation": observation, "task": self.task}

@@ -196,7 +196,7 @@ class Likert(Scale):
         self.low, self.high = low, high
         found: dict[int, str] = {}
         key: Any
-        for key, meaning in (anchors or {}).items():
+        for key, meaning in _texts(anchors, "Likert: anchors").items():
             number = int(key) if isinstance(key, str) and re.fullmatch("-?[0-9]+", key) else key
             if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
                 raise JudgeConfigError(f"Likert: an anchor for {key!r}, which is not on the scale {low} to {high}")
@@ -310,7 +310,7 @@ class Choice(Scale):
                 raise JudgeConfigError(f"Choice: {label!r} and {other!r} are one label: letter case does not count")
             self.options[label] = float(score)
             self._by_folded[folded(label)] = label
-        meanings = meanings or {}
+        meanings = _texts(meanings, "Choice: meanings")
         if unknown := [label for label in meanings if label not in self.options]:
             raise JudgeConfigError(f"Choice: meanings of labels that are not options: {unknown}")
         self.meanings = {label: meanings[label] for label in self.options if label in meanings}
@@ -367,6 +367,14 @@ def scale_from(data: Any) -> Scale:
         return made
     except (TypeError, AttributeError) as error:
         raise JudgeConfigError(f"scale {fields['type']}: {error}") from None
+
+
+def _texts(given: Any, what: str) -> Mapping[Any, str]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in given.values()):
+        raise JudgeConfigError(f"{what} are a mapping of labels to texts, not {given!r}")
+    return given
 
 
 def _either(words: list[str]) -> str:

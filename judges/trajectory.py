@@ -89,6 +89,10 @@ class TrajectoryJudge(TrajectoryRubric):
         if evidence:
             self.judge.use(SingleForm(self.judge.scale, reason, evidence=()))
 
+    def extra_repr(self) -> str:
+        """The judge: its prompt and its scale."""
+        return repr(self.judge)
+
     async def score_trajectory(self, trajectory: list[tuple[Any, Any]]) -> Score:
         """The verdict on the episode, as a score with `metadata["evidence"]`."""
         episode = current_episode()
