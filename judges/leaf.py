@@ -74,7 +74,8 @@ class LLMJudge(Rubric):
             if scale is not None or given or options:
                 raise JudgeConfigError(f"{type(self).__name__}: a judge that is ready made takes no further arguments")
             self.judge = prompt
-        require_given(self.judge, GIVEN)
+        if type(self).inputs is LLMJudge.inputs:  # else only the values themselves tell
+            require_given(self.judge, GIVEN)
         self._sees_episode = "episode" in self.judge.variables
         if self._sees_episode:
             self._set(_remembers=True)  # so that its steps belong to an episode from the first call on
@@ -88,7 +89,11 @@ class LLMJudge(Rubric):
         inputs = {"action": action, "observation": observation, "task": self.task}
         if self._sees_episode:
             inputs["episode"] = episode_so_far(action, observation)
-        return as_score(await self.judge.judge(**inputs), self.on_failure)
+        return as_score(await self.judge.judge(**{**inputs, **self.inputs(action, observation)}), self.on_failure)
+
+    def inputs(self, action: Any, observation: Any) -> Mapping[str, Any]:
+        """Further values for the template, for subclasses: what is worked out of the step, such as the final answer."""
+        return {}
 
 
 def episode_so_far(action: Any, observation: Any) -> EpisodeSoFar:

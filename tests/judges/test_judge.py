@@ -537,3 +537,22 @@ def test_a_call_of_a_tree_with_a_judge_is_a_coroutine() -> None:
     assert asyncio.iscoroutine(coroutine)
     coroutine.close()
     gc.collect()
+
+
+class WithFinalAnswer(LLMJudge):
+    def inputs(self, action: Any, observation: Any) -> dict[str, Any]:
+        return {"answer": action.rpartition("Answer:")[2].strip()}
+
+
+async def test_a_subclass_gives_the_template_further_values() -> None:
+    client = ScriptedClient({"reason": "so", "score": True})
+    judge = WithFinalAnswer("{{ task | trusted }}: {{ answer | untrusted }}", Binary(), model="none", client=client)
+    assert await judge.episode(task="sum").astep("I add. Answer: 42", None) == 1.0
+    content = client.requests[0].messages[-1]["content"]
+    assert content.startswith("sum: ") and "\n42\n" in content and "I add" not in content
+
+
+async def test_a_value_that_a_subclass_does_not_give_is_an_error_when_it_is_asked() -> None:
+    judge = WithFinalAnswer("{{ answr | untrusted }}", Binary(), model="none", client=ScriptedClient(""))
+    with pytest.raises(PromptError, match="'answr' is undefined"):
+        await judge("Answer: 42", None)
