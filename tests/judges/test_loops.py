@@ -229,7 +229,16 @@ def run(body: str, *arguments: str, expected: int = 0) -> str:
     code = HEAD + textwrap.dedent(body)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-W", "default::RuntimeWarning", "-c", code, *arguments],
+        [
+            sys.executable,
+            "-W",
+            "default::RuntimeWarning",
+            "-W",
+            "ignore:This process:DeprecationWarning",
+            "-c",
+            code,
+            *arguments,
+        ],
         capture_output=True,
         text=True,
         timeout=60,
