@@ -44,7 +44,7 @@ class Usage:
         )
 
     def __bool__(self) -> bool:
-        return bool(self.calls or self.total_tokens or self.prompt_tokens or self.completion_tokens or self.cost)
+        return self != NO_USAGE
 
 
 NO_USAGE = Usage()
