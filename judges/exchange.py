@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -81,7 +82,7 @@ class Exchanger:
             replay: whether a recorded reply will do.
         """
         store = self.store
-        key = request_key(self.endpoint, request)
+        key = request_key(self.endpoint, request) if store is not None else ""
         if store is not None:
             if not store.is_loaded:
                 await asyncio.to_thread(store.load)
@@ -97,7 +98,8 @@ class Exchanger:
                 return Exchange(ChatError("not_recorded", said), cached=True)
             store.open()  # a store that cannot be written is to be known before anything is paid for
         loop = asyncio.get_running_loop() if self._local else request_loop()
-        (outcome, usage, wire), first = await shared(loop, (self._identity, key), lambda: self._send(request))
+        flight = (self._identity, key or _same(request))
+        (outcome, usage, wire), first = await shared(loop, flight, lambda: self._send(request))
         if store is not None and not (isinstance(outcome, ChatError) and outcome.kind == "budget"):
             store.put(key, self.endpoint, request, outcome, wire, self.template)
         return Exchange(outcome, usage if first else NO_USAGE)
@@ -187,6 +189,26 @@ class Exchanger:
                 f"the budget is in dollars, and no price of {model!r} is known: give price=Price(prompt, completion)"
             )
         return price  # type: ignore[no-any-return]
+
+
+def _same(request: ChatRequest) -> Hashable:
+    """What makes two requests one, where no store needs it in a form that lasts."""
+    said = tuple((message["role"], message["content"]) for message in request.messages)
+    fixed = (request.model, request.max_tokens, request.top_logprobs, request.sample)
+    return (said, *fixed, _written(request.schema), _written(request.sampling))
+
+
+_texts: dict[int, tuple[Any, str]] = {}
+
+
+def _written(data: Any) -> str:
+    """A schema or the sampling as text; a judge gives the same object with each request."""
+    found = _texts.get(id(data))
+    if found is None or found[0] is not data:
+        if len(_texts) >= 512:
+            _texts.clear()
+        found = _texts[id(data)] = (data, json.dumps(data, sort_keys=True))
+    return found[1]
 
 
 def _of_system(error: OSError) -> ChatError:
