@@ -94,7 +94,7 @@ class Asker:
     """Asks one model, within limits.
 
     Args:
-        sampling, model: the prompt's own, used where the options name none.
+        prompt_model, prompt_sampling: the prompt's own, used where the options name none.
         template: the hash of the prompt.
         options: see `Options`.
     """
