@@ -124,7 +124,7 @@ class LiteLLMClient:
         if route is None:
             try:
                 name, provider, _, home = litellm.get_llm_provider(model, api_base=self.api_base)
-            except Exception:
+            except litellm.exceptions.BadRequestError:
                 if self.api_base is None:
                     raise ChatError(
                         "request",

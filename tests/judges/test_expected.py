@@ -291,13 +291,15 @@ def test_a_scale_whose_labels_a_token_cannot_tell_apart_is_refused_when_built(sc
 
 @pytest.mark.parametrize("scale", [Binary(), Likert(1, 9), Likert(0, 9), Likert(10, 99), Likert(-2, 2), YES_NO])
 def test_other_scales_are_taken(scale: Scale) -> None:
-    Judge("Rate.", scale, expected=True, client=ScriptedClient(""))
+    judge = Judge("Rate.", scale, expected=True, client=ScriptedClient(""))
+    assert judge.scale is scale and list(judge.form.schema["properties"]) == ["score"]
 
 
 def test_a_reason_and_an_expected_score_exclude_each_other() -> None:
     with pytest.raises(JudgeConfigError, match="after a written reason"):
         Judge("Rate.", Likert(), expected=True, reason=True, client=ScriptedClient(""))
     judge = Judge("Rate.", Likert(), expected=True, client=ScriptedClient(""))
+    assert '"reason"' not in "".join(message["content"] for message in judge.messages())
     assert '"reason"' not in judge.messages()[0]["content"] and list(judge.form.schema["properties"]) == ["score"]
 
 

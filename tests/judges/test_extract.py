@@ -410,7 +410,8 @@ def test_an_inner_object_of_one_that_cannot_be_read_is_no_verdict(text: str) -> 
 def test_any_text_is_read_or_refused(text: str) -> None:
     for form in (LIKERT, BARE, KEYED, CITED):
         with suppress(ReadError):
-            extract(text, form, [text])
+            found = extract(text, form, [text])
+            assert json.loads(found.source[found.start : found.end], strict=False)
 
 
 PARTS = [FOUR, ONE, *(part for block in BLOCKS for part in block)]

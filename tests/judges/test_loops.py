@@ -133,6 +133,7 @@ async def test_a_client_that_nobody_holds_closes_its_connections(loopback: Loopb
         await judge_of(OpenAICompatibleClient(loopback.url, f"key {number}")).judge(answer="x")
     gc.collect()
     await eventually(lambda: loopback.connections == 0)
+    assert len(loopback.requests) == 5
 
 
 async def test_a_client_used_by_hand_on_one_loop(loopback: LoopbackServer) -> None:
@@ -300,7 +301,7 @@ def test_an_interpreter_that_ends_by_an_exception_with_requests_in_flight(loopba
         """
         async def main():
             asked = [asyncio.create_task(judge_of().judge(answer=str(i))) for i in range(3)]
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(1.5)  # aiohttp is imported meanwhile
             sys.exit(3)
         asyncio.run(main())
         """,
@@ -308,6 +309,7 @@ def test_an_interpreter_that_ends_by_an_exception_with_requests_in_flight(loopba
         "aiohttp",
         expected=3,
     )
+    assert len(loopback.requests) == 3
 
 
 def test_importing_judges_imports_nothing_heavy() -> None:

@@ -468,7 +468,7 @@ def test_the_warning_names_the_line_that_made_the_judge() -> None:
 def test_nothing_else_warns(template: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Prompt(template)
+        assert Prompt(template).template == template
 
 
 # -- prompt files -----------------------------------------------------------------------------------------------------

@@ -423,6 +423,8 @@ async def test_a_store_is_read_while_another_writes_it(path: Path) -> None:
     finally:
         stop.set()
         thread.join()
+    written = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len({line["key"] for line in written}) == len(written) > 0
 
 
 def test_threads_write_whole_lines(path: Path) -> None:
