@@ -106,9 +106,7 @@ class Asker:
         template: str | None,
         **options: Unpack[Options],
     ) -> None:
-        unknown = sorted(set(options) - set(Options.__annotations__))
-        if unknown:
-            raise TypeError(f"unknown argument {', '.join(unknown)}; there are {', '.join(Options.__annotations__)}")
+        refuse_unknown(options, "a judge")
         self._model = options.get("model") or prompt_model
         _check_kinds(options)
         self.sampling = {**prompt_sampling, **(options.get("sampling") or {})}
@@ -309,6 +307,14 @@ async def together(*coroutines: Coroutine[Any, Any, T]) -> list[T]:
             task.cancel()
         await asyncio.wait(tasks)
         raise
+
+
+def refuse_unknown(options: Options, who: str) -> None:
+    """Refuse arguments that are no options: a mistyped one, or one of another kind of judge."""
+    if unknown := sorted(set(options) - set(Options.__annotations__)):
+        raise TypeError(
+            f"{who} takes no argument {', '.join(unknown)}; options are {', '.join(Options.__annotations__)}"
+        )
 
 
 def _check_kinds(options: Options) -> None:

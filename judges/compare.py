@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, Unpack, get_args
 
-from judges.asking import Asker, Options, together
+from judges.asking import Asker, Options, refuse_unknown, together
 from judges.fence import Pieces, as_text
 from judges.form import Answer, KeyedForm
 from judges.judge import Judge, fixed_messages, prompt_from, question
@@ -110,8 +110,7 @@ class PairwiseJudge:
         min_mass: float = 0.5,
         **options: Unpack[Options],
     ) -> None:
-        if unknown := sorted(set(options) - set(Options.__annotations__)):
-            raise TypeError(f"PairwiseJudge takes no argument {', '.join(unknown)}")
+        refuse_unknown(options, "PairwiseJudge")
         if orders not in get_args(Orders):
             raise JudgeConfigError(f"orders is one of {', '.join(get_args(Orders))}, not {orders!r}")
         scale = Choice({"A": 1.0, "tie": 0.5, "B": 0.0} if ties else {"A": 1.0, "B": 0.0})

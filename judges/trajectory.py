@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from judges.aggregate import aggregated
-from judges.asking import Options, together
+from judges.asking import Options, refuse_unknown, together
 from judges.form import SingleForm
 from judges.judge import Judge
 from judges.leaf import OnFailure, as_score, checked_on_failure, require_given
@@ -73,8 +73,7 @@ class TrajectoryJudge(TrajectoryRubric):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(intermediate_reward, credit)
-        if unknown := sorted(set(options) - set(Options.__annotations__)):
-            raise TypeError(f"TrajectoryJudge takes no argument {', '.join(unknown)}")
+        refuse_unknown(options, "TrajectoryJudge")
         if not evidence and type(credit).__name__ == "ByEvidence":
             raise JudgeConfigError(
                 "TrajectoryJudge: credit=ByEvidence() needs the evidence that evidence=False leaves out"
