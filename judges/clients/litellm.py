@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from judges.clients.protocol import ChatError, ChatReply, ChatRequest, Price, Wire
 from judges.clients.reading import arguments_of, error_of, structured, text_of, tokens_of, usage_of
-from judges.clients.secret import Secret, key_from, masked
+from judges.clients.secret import Secret, host_of, key_from, masked
 from judges.verdict import JudgeConfigError
 
 _NO_KEY = (
@@ -57,14 +57,7 @@ class LiteLLMClient:
         key = api_key or os.environ.get("JUDGE_API_KEY") or ("none" if self.api_base else None)
         self._key = key_from(key) if key else None
         self.wire: Wire = wire
-        host = None
-        if self.api_base is not None:
-            parts = urlsplit(self.api_base)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise JudgeConfigError(f"LiteLLMClient: api_base is no http address: {masked(self.api_base)!r}")
-            if parts.username or parts.password:
-                raise JudgeConfigError("LiteLLMClient: put the key into api_key, not into the address")
-            host = parts.hostname
+        host = None if self.api_base is None else host_of(self.api_base, "LiteLLMClient")
         self.endpoint = endpoint or host or "litellm"
         self.address = self.api_base or "litellm"
         self.identity = ("litellm", self.api_base, self._key, wire)

@@ -8,12 +8,11 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 from weakref import finalize
 
 from judges.clients.protocol import ChatError, ChatReply, ChatRequest, Wire
 from judges.clients.reading import error_of, reply_of, structured
-from judges.clients.secret import key_from, masked
+from judges.clients.secret import host_of, key_from, masked
 from judges.verdict import JudgeConfigError
 
 if TYPE_CHECKING:
@@ -51,13 +50,9 @@ class OpenAICompatibleClient:
         api_key = api_key or os.environ.get("JUDGE_API_KEY")
         if not api_base:
             raise JudgeConfigError("OpenAICompatibleClient: give api_base, or set JUDGE_API_BASE")
-        parts = urlsplit(api_base)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise JudgeConfigError(f"OpenAICompatibleClient: api_base is no http address: {masked(api_base)!r}")
-        if parts.username or parts.password:
-            raise JudgeConfigError("OpenAICompatibleClient: put the key into api_key, not into the address")
+        host = host_of(api_base, "OpenAICompatibleClient")
         self.address = api_base.rstrip("/")
-        self.endpoint = endpoint or parts.hostname
+        self.endpoint = endpoint or host
         self.wire: Wire = wire
         self._key = key_from(api_key or "none")
         self._extra = dict(extra or {})

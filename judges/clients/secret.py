@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 from judges.verdict import JudgeConfigError
 
@@ -63,3 +64,17 @@ def masked(text: str, secrets: Iterable[Secret | None] = ()) -> str:
         if len(value) >= _LEAST:
             text = text.replace(value, "***")
     return _SHAPES.sub("***", text)
+
+
+def host_of(api_base: str, who: str) -> str:
+    """The host of an address, which must hold no key.
+
+    Raises:
+        JudgeConfigError: it is no http address, or it holds a user or a password.
+    """
+    parts = urlsplit(api_base)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise JudgeConfigError(f"{who}: api_base is no http address: {masked(api_base)!r}")
+    if parts.username or parts.password:
+        raise JudgeConfigError(f"{who}: put the key into api_key, not into the address")
+    return parts.hostname
