@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from judges import ChatClient
 from tests.judges import local_model
-from tests.judges.loopback import LoopbackServer
+from tests.judges.clients import BOTH, GOOD, KEY, Client
+from tests.judges.loopback import LoopbackServer, text
 
 NO_MODEL = "no local model: "
 
@@ -15,6 +18,18 @@ NO_MODEL = "no local model: "
 def loopback() -> Iterator[LoopbackServer]:
     with LoopbackServer() as server:
         yield server
+
+
+@pytest.fixture(params=BOTH.values(), ids=BOTH.keys())
+def client(request: pytest.FixtureRequest, loopback: LoopbackServer) -> Client:
+    """Makes a client of the loopback server, which gives a good answer unless it is told otherwise."""
+    loopback.default = text(GOOD)
+
+    def make(**options: Any) -> ChatClient:
+        made: ChatClient = request.param(loopback.url, KEY, **options)
+        return made
+
+    return make
 
 
 @pytest.fixture(scope="session")

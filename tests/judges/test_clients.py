@@ -2,13 +2,12 @@
 
 import copy
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from judges import (
-    ChatClient,
     ChatError,
     ChatRequest,
     Judge,
@@ -22,21 +21,8 @@ from judges import (
     ScriptedClient,
     Verdict,
 )
+from tests.judges.clients import GOOD, KEY, Client
 from tests.judges.loopback import LoopbackServer, Reply, text
-
-GOOD = '{"reason": "fine", "score": 4}'
-Client = Callable[..., ChatClient]
-
-
-@pytest.fixture(params=[OpenAICompatibleClient, LiteLLMClient], ids=["aiohttp", "litellm"])
-def client(request: pytest.FixtureRequest, loopback: LoopbackServer) -> Client:
-    loopback.default = text(GOOD)
-
-    def make(**options: Any) -> ChatClient:
-        made: ChatClient = request.param(loopback.url, "the-key", **options)
-        return made
-
-    return make
 
 
 def judge_of(client: Any, **options: Any) -> Judge:
@@ -51,7 +37,7 @@ async def test_what_is_sent(loopback: LoopbackServer, client: Client) -> None:
     assert isinstance(await judge.judge(answer="çà \U0001f600"), Verdict)
     (request,) = loopback.requests
     body = request.body
-    assert request.path == "/v1/chat/completions" and request.headers["authorization"] == "Bearer the-key"
+    assert request.path == "/v1/chat/completions" and request.headers["authorization"] == f"Bearer {KEY}"
     assert request.headers["content-type"].startswith("application/json")
     assert body["model"] == ("m" if isinstance(made, LiteLLMClient) else "openai/m")
     assert (body["temperature"], body["seed"], body["max_tokens"]) == (0.5, 7, 99)

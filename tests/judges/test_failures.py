@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from email.utils import formatdate
 from itertools import pairwise
 from typing import Any
@@ -17,11 +16,11 @@ from judges import (
     JudgeError,
     JudgeFailure,
     Likert,
-    LiteLLMClient,
     LLMJudge,
     OpenAICompatibleClient,
     Verdict,
 )
+from tests.judges.clients import GOOD, KEY, Client
 from tests.judges.loopback import (
     Behaviour,
     LoopbackServer,
@@ -46,18 +45,7 @@ from tests.judges.loopback import (
     without,
 )
 
-Client = Callable[..., ChatClient]
-GOOD = '{"reason": "fine", "score": 4}'
 PROMPT = "Rate it.\n{{ answer | untrusted }}"
-
-
-@pytest.fixture(params=[OpenAICompatibleClient, LiteLLMClient], ids=["aiohttp", "litellm"])
-def client(request: pytest.FixtureRequest, loopback: LoopbackServer) -> Client:
-    def make(**options: Any) -> ChatClient:
-        made: ChatClient = request.param(loopback.url, "the-key-of-the-judge", **options)
-        return made
-
-    return make
 
 
 def judge_of(client: ChatClient, **options: Any) -> Judge:
@@ -344,7 +332,7 @@ async def test_a_key_does_not_follow_a_redirect_to_another_server(
         loopback.default = redirect(other.url + "/chat/completions", code)
         await ask(client(), retries=0)
         for request in other.requests:
-            assert "the-key-of-the-judge" not in str(request.headers)
+            assert KEY not in str(request.headers)
 
 
 async def test_the_plain_client_follows_no_redirect(loopback: LoopbackServer) -> None:

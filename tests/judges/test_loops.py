@@ -15,36 +15,22 @@ from typing import Any
 import pytest
 
 from judges import (
-    ChatClient,
     ChatRequest,
     Judge,
     JudgeConfigError,
     Likert,
-    LiteLLMClient,
     LLMJudge,
     OpenAICompatibleClient,
     Verdict,
 )
 from rubrics import WeightedSum
+from tests.judges.clients import GOOD, Client
 from tests.judges.loopback import LoopbackServer, drop, eventually, hang, late, text
 
 ROOT = Path(__file__).resolve().parents[2]
-GOOD = '{"reason": "fine", "score": 4}'
 PROMPT = "Rate it.\n{{ answer | untrusted }}"
-Client = Callable[..., ChatClient]
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 fork_warnings = pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-
-
-@pytest.fixture(params=[OpenAICompatibleClient, LiteLLMClient], ids=["aiohttp", "litellm"])
-def client(request: pytest.FixtureRequest, loopback: LoopbackServer) -> Client:
-    loopback.default = text(GOOD)
-
-    def make(**options: Any) -> ChatClient:
-        made: ChatClient = request.param(loopback.url, "k", **options)
-        return made
-
-    return make
 
 
 def judge_of(client: Any, **options: Any) -> Judge:

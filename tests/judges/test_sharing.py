@@ -6,7 +6,6 @@ import statistics
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from judges import (
     Judge,
     JudgeFailure,
     Likert,
-    LiteLLMClient,
     LLMJudge,
     OpenAICompatibleClient,
     Price,
@@ -29,22 +27,10 @@ from judges import (
     Verdict,
 )
 from rubrics import AllOf, Rubric, Timeout, WeightedSum
+from tests.judges.clients import GOOD, KEY, Client
 from tests.judges.loopback import LoopbackServer, eventually, hang, late, text
 
-GOOD = '{"reason": "fine", "score": 4}'
 PROMPT = "Rate it.\n{{ answer | untrusted }}"
-Client = Callable[..., ChatClient]
-
-
-@pytest.fixture(params=[OpenAICompatibleClient, LiteLLMClient], ids=["aiohttp", "litellm"])
-def client(request: pytest.FixtureRequest, loopback: LoopbackServer) -> Client:
-    loopback.default = text(GOOD)
-
-    def make(**options: Any) -> ChatClient:
-        made: ChatClient = request.param(loopback.url, "k", **options)
-        return made
-
-    return make
 
 
 def judge_of(client: ChatClient, **options: Any) -> Judge:
@@ -107,7 +93,7 @@ async def test_requests_that_differ_are_not_shared(loopback: LoopbackServer, cli
     options = dict(other)
     answer = options.pop("answer", "x")
     given: Any = {"prompt": PROMPT, "scale": Likert(1, 5), "reason": False, "model": "openai/m", **options}
-    given["client"] = type(client())(loopback.url, **{"api_key": "k", **options.get("client", {})})  # type: ignore[call-arg]
+    given["client"] = type(client())(loopback.url, **{"api_key": KEY, **options.get("client", {})})  # type: ignore[call-arg]
     prompt = given.pop("prompt")
     if given.get("expected"):
         del given["reason"]
