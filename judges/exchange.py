@@ -82,27 +82,33 @@ class Exchanger:
             replay: whether a recorded reply will do.
         """
         store = self.store
-        key = request_key(self.endpoint, request) if store is not None else ""
-        if store is not None:
-            if not store.is_loaded:
-                await asyncio.to_thread(store.load)
-            if store.replays and (replay or not store.records):
-                found = store.get(key)
-                if found is not None and (isinstance(found, ChatReply) or not store.records):
-                    return Exchange(found, cached=True)
-            if not store.records:
-                said = (
-                    f"{store.path} does not hold this request to {request.model!r} at {self.endpoint!r}, and is opened "
-                    f"to replay only (mode {store.mode!r})"
-                )
-                return Exchange(ChatError("not_recorded", said), cached=True)
-            store.open()  # a store that cannot be written is to be known before anything is paid for
-        loop = asyncio.get_running_loop() if self._local else request_loop()
-        flight = (self._identity, key or _same(request))
-        (outcome, usage, wire), first = await shared(loop, flight, lambda: self._send(request))
-        if store is not None and not (isinstance(outcome, ChatError) and outcome.kind == "budget"):
+        if store is None:
+            outcome, usage, _ = await self._in_flight(request)
+            return Exchange(outcome, usage)
+        if not store.is_loaded:
+            await asyncio.to_thread(store.load)
+        key = request_key(self.endpoint, request)
+        found = store.get(key) if store.replays and (replay or not store.records) else None
+        if found is not None and (isinstance(found, ChatReply) or not store.records):
+            return Exchange(found, cached=True)
+        if not store.records:
+            said = (
+                f"{store.path} does not hold this request to {request.model!r} at {self.endpoint!r}, and is opened "
+                f"to replay only (mode {store.mode!r})"
+            )
+            return Exchange(ChatError("not_recorded", said), cached=True)
+        store.open()  # a store that cannot be written is to be known before anything is paid for
+        outcome, usage, wire = await self._in_flight(request)
+        if not (isinstance(outcome, ChatError) and outcome.kind == "budget"):
             store.put(key, self.endpoint, request, outcome, wire, self.template)
-        return Exchange(outcome, usage if first else NO_USAGE)
+        return Exchange(outcome, usage)
+
+    async def _in_flight(self, request: ChatRequest) -> tuple[ChatReply | ChatError, Usage, Wire]:
+        """Send, or wait for an identical request that is under way; only the first who waits is charged."""
+        loop = asyncio.get_running_loop() if self._local else request_loop()
+        key = (self._identity, _same(request))
+        (outcome, usage, wire), first = await shared(loop, key, lambda: self._send(request))
+        return outcome, usage if first else NO_USAGE, wire
 
     async def _send(self, request: ChatRequest) -> tuple[ChatReply | ChatError, Usage, Wire]:
         room = room_of(asyncio.get_running_loop())
@@ -192,7 +198,7 @@ class Exchanger:
 
 
 def _same(request: ChatRequest) -> Hashable:
-    """What makes two requests one, where no store needs it in a form that lasts."""
+    """What makes two requests in flight one; the store's key says the same in a form that lasts."""
     said = tuple((message["role"], message["content"]) for message in request.messages)
     fixed = (request.model, request.max_tokens, request.top_logprobs, request.sample)
     return (said, *fixed, _written(request.schema), _written(request.sampling))

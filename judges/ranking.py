@@ -112,15 +112,13 @@ async def rank_group(
     for (i, j), game in games.items():
         wins[i][j] += game.score
         wins[j][i] += 1.0 - game.score
-    strengths: tuple[float, ...] | None = None
-    if by == "bradley_terry":
-        strengths = tuple(float(strength) for strength in bradley_terry(wins, prior))
+    strengths = tuple(float(strength) for strength in bradley_terry(wins, prior)) if by == "bradley_terry" else None
+    if strengths is not None:
         scores = [1.0 / (1.0 + exp(-strength)) for strength in strengths]
+    elif by == "win_rate":
+        scores = [sum(row) / (sum(row) + sum(other[i] for other in wins)) for i, row in enumerate(wins)]
     else:
-        won = [sum(row) for row in wins]
-        played = [sum(row) + sum(other[i] for other in wins) for i, row in enumerate(wins)]
-        rate = [w / p for w, p in zip(won, played, strict=True)]
-        scores = rate if by == "win_rate" else _places(survived if method == "knockout" else won)
+        scores = _places(survived if method == "knockout" else [sum(row) for row in wins])
     order = tuple(sorted(range(n), key=lambda index: -scores[index]))
     return Ranking(tuple(scores), order, tuple(map(tuple, wins)), games, strengths, _cost(games.values()))
 

@@ -6,6 +6,7 @@ import statistics
 import threading
 import time
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -401,3 +402,12 @@ async def test_an_error_of_a_client_reaches_every_caller_and_frees_the_slot() ->
     assert all(isinstance(outcome, KeyError) for outcome in outcomes)
     assert isinstance(await judge.judge(answer="x"), Verdict)
     assert budget.spent.calls == 2
+
+
+async def test_a_judge_with_a_store_and_one_without_share_a_request(tmp_path: Path) -> None:
+    script = ScriptedClient(GOOD, delay=0.01)
+    kept, free = judge_of(script, store=tmp_path / "s.jsonl"), judge_of(script)
+    verdicts = await asyncio.gather(kept.judge(answer="x"), free.judge(answer="x"))
+    assert [isinstance(verdict, Verdict) for verdict in verdicts] == [True, True]
+    assert len(script.requests) == 1 and sum(verdict.usage.calls for verdict in verdicts) == 1
+    assert len((tmp_path / "s.jsonl").read_text().splitlines()) == 1
