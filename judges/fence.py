@@ -196,6 +196,15 @@ def strings_in(value: Any) -> list[str]:
     return found
 
 
+def unescaped(text: str) -> list[str]:
+    """A text without the escapes of JSON within JSON, level by level: what it quotes stands there word for word."""
+    found: list[str] = []
+    while '\\"' in text and len(found) < 3:
+        text = text.replace("\\\\", "\\").replace('\\"', '"')
+        found.append(text)
+    return found
+
+
 RENDERING: ContextVar[Rendering | None] = ContextVar("judges_rendering", default=None)
 
 
@@ -203,6 +212,7 @@ def _untrusted(value: Any) -> str:
     rendering = RENDERING.get()
     assert rendering is not None
     if isinstance(value, Pieces):
+        rendering.inner.extend(plain for fenced, text in value.parts if fenced for plain in unescaped(text))
         return "".join(rendering.fence(text) if fenced else text for fenced, text in value.parts)
     if type(value) is str:
         return rendering.fence(printable(value))
