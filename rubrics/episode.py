@@ -11,7 +11,7 @@ from uuid import uuid4
 from rubrics.engine import concurrent, sync
 from rubrics.engine.frames import FRAME, Frame, Outcomes, Run, let_go
 from rubrics.engine.journal import Journal, Pair
-from rubrics.engine.loop import block
+from rubrics.engine.loop import block, uncontained
 from rubrics.engine.quick import Step as QuickStep, quick_step
 from rubrics.engine.replay import shares
 from rubrics.engine.turn import Turn
@@ -126,10 +126,16 @@ class Episode:
             return public(block(self._take_async, plan, action, observation, self._record, True)[0])
         return public(self._take(plan, action, observation, self._record)[0])
 
-    async def astep(self, action: Any, observation: Any) -> float | Score | None:
-        """Like `step`, in async code."""
+    async def astep(self, action: Any, observation: Any, *, threads: bool = False) -> float | Score | None:
+        """Like `step`, in async code.
+
+        Args:
+            action, observation: as in `step`.
+            threads: run what is not async in worker threads, so that a node that blocks does not hold up the loop.
+        """
         plan = self._rubric._compiled()
-        return public((await self._take_async(plan, action, observation, self._record, False))[0])
+        taking = self._take_async(plan, action, observation, self._record, threads)
+        return public((await (uncontained(taking) if threads else taking))[0])
 
     def step_unscored(self, action: Any, observation: Any) -> None:
         """Take a step that the tree could not score, for a host that cannot take it again since its state has moved on.
@@ -152,9 +158,9 @@ class Episode:
                     sync.observe(place, action, observation)
             self._commit(run, Unscored("the step could not be scored"))
 
-    async def astep_unscored(self, action: Any, observation: Any) -> None:
-        """Like `step_unscored`, in async code."""
-        await self._take_unscored_async(self._rubric._compiled(), action, observation, False)
+    async def astep_unscored(self, action: Any, observation: Any, *, threads: bool = False) -> None:
+        """Like `step_unscored`, in async code; `threads` as in `astep`."""
+        await uncontained(self._take_unscored_async(self._rubric._compiled(), action, observation, threads))
 
     def end(
         self, status: End | None = None, *, truncated: bool = False, reason: str | None = None
@@ -185,10 +191,16 @@ class Episode:
         return self.reward
 
     async def aend(
-        self, status: End | None = None, *, truncated: bool = False, reason: str | None = None
+        self,
+        status: End | None = None,
+        *,
+        truncated: bool = False,
+        reason: str | None = None,
+        threads: bool = False,
     ) -> float | Score | None:
-        """Like `end`, in async code."""
-        return await self._end_async(self._rubric._compiled(), self._ending(status, truncated), reason, False)
+        """Like `end`, in async code; `threads` as in `astep`."""
+        ending = self._ending(status, truncated)
+        return await uncontained(self._end_async(self._rubric._compiled(), ending, reason, threads))
 
     def abandon(self) -> None:
         """Give the episode up without waiting, as another takes its place; a step in progress runs on for nothing."""
@@ -257,6 +269,15 @@ class Episode:
             return None
         group = self._plan.by_node.get(id(node))
         return None if group is None else public(self._last[group[0].index])
+
+    def last_outcomes(self) -> dict[str, Outcome | None]:
+        """What every node answered at the last step, by path, the root under `""`.
+
+        A score, an `Unscored` with its reason, or None for a node that was not reached.
+        """
+        if self._last is None or self._plan is None:
+            return {}
+        return {place.path: self._last[place.index] for place in self._plan.root}
 
     def pairs(self, node: Rubric) -> list[Pair]:
         """The (action, observation) pairs of a delayed node: what it was called with, else the step's own."""

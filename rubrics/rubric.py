@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from rubrics.engine import replay, running
 from rubrics.engine.frames import FRAME
-from rubrics.engine.loop import block
+from rubrics.engine.loop import block, uncontained
 from rubrics.engine.plan import CUSTOM, LEAF, Plan
 from rubrics.episode import Episode
 from rubrics.evaluation import Evaluation
@@ -136,20 +136,23 @@ class Rubric(Node):
             before.release()
         self._set(_default=episode, _call=None)
 
-    async def evaluate(self, action: Any, observation: Any, episode: Episode | None = None) -> Evaluation:
+    async def evaluate(
+        self, action: Any, observation: Any, episode: Episode | None = None, *, threads: bool = False
+    ) -> Evaluation:
         """Score one step and return the whole record.
 
         Args:
             action, observation: the step.
             episode: the episode whose step it is; without one it is a step of the default episode, where the tree
                 keeps state.
+            threads: run what is not async in worker threads, so that a node that blocks does not hold up the loop.
         """
         plan = self._compiled()
         episode = self._episode_for(plan, episode)
         if episode is not None:
-            record = (await episode._take_async(plan, action, observation, True, False))[1]
+            record = (await uncontained(episode._take_async(plan, action, observation, True, threads)))[1]
         else:
-            record = await running.record_async(plan, action, observation, False)
+            record = await uncontained(running.record_async(plan, action, observation, threads))
         assert record is not None
         return record
 

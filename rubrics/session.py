@@ -158,9 +158,9 @@ class Session(NodeView):
         if self._episode is not None:
             self._episode.abandon()
 
-    async def evaluate(self, action: Any, observation: Any) -> Evaluation:
-        """Score one step of the session's episode and return the whole record."""
-        return await self._node.evaluate(action, observation, self.episode_now)
+    async def evaluate(self, action: Any, observation: Any, *, threads: bool = False) -> Evaluation:
+        """Score one step of the session's episode and return the whole record; `threads` as in `Rubric.evaluate`."""
+        return await self._node.evaluate(action, observation, self.episode_now, threads=threads)
 
     def evaluate_sync(self, action: Any, observation: Any) -> Evaluation:
         """Like `evaluate`, for sync code."""

@@ -159,6 +159,14 @@ async def contained(coroutine: Coroutine[Any, Any, T]) -> T:
         raise Exit(error) from None
 
 
+async def uncontained(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine that uses worker threads on any loop: an exit in one of them is an exit here."""
+    try:
+        return await coroutine
+    except Exit as carrier:
+        raise carrier.error from None
+
+
 async def in_thread(function: Callable[..., T], *args: Any) -> T:
     """Run a function in a worker thread with a copy of this context.
 

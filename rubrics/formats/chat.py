@@ -36,10 +36,15 @@ def steps_from_chat(messages: Any, *, done: bool, place: str = "messages") -> tu
         else:
             replies[-1].append(message)
     initial, *observations = [
-        Record(messages=group, content=_text(group), done=done and bool(actions) and number == len(actions))
+        chat_observation(group, done=done and bool(actions) and number == len(actions))
         for number, group in enumerate(replies)
     ]
     return initial, [Step(Record(action), reply) for action, reply in zip(actions, observations, strict=True)]
+
+
+def chat_observation(messages: Sequence[Mapping[str, Any]], *, done: bool = False) -> Record:
+    """Messages that the agent is answered with, or asked with, as an observation."""
+    return Record(messages=messages, content=_text(messages), done=done)
 
 
 def _action(message: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -56,6 +61,26 @@ def _action(message: Mapping[str, Any], place: str) -> dict[str, Any]:
         tool_calls.append({"id": call_id, "name": function["name"], "arguments": _arguments(function.get("arguments"))})
     rest = {key: value for key, value in message.items() if key not in _READ}
     return {"content": message.get("content"), "tool_calls": tool_calls, **rest}
+
+
+def message_of(action: Mapping[str, Any]) -> dict[str, Any]:
+    """The assistant's message that an action was read from, the inverse of what `steps_from_chat` does."""
+    rest = {key: value for key, value in dict(action).items() if key not in ("content", "tool_calls")}
+    message = {"role": "assistant", "content": action.get("content"), **rest}
+    if calls := action.get("tool_calls"):
+        message["tool_calls"] = [
+            {
+                "id": call["id"],
+                "type": "function",
+                "function": {"name": call["name"], "arguments": _arguments_text(call["arguments"])},
+            }
+            for call in calls
+        ]
+    return message
+
+
+def _arguments_text(arguments: Any) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
 _READ = ("role", "content", "tool_calls", "function_call")

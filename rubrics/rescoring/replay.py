@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from rubrics.episode import Episode
@@ -48,7 +49,7 @@ class Replay:
         )
         try:
             initial, self.steps = (types or Types()).of(trajectory)
-            self.row.end = self.end = self._end(trajectory, assume_end)
+            self.row.end = self.end = end_of(trajectory, self.steps) or assume_end
         except Exception as error:
             self.fail(error)
             return
@@ -63,17 +64,6 @@ class Replay:
             self.episode = rubric.episode(
                 task=trajectory.task, initial=initial, record=True, reduction=trajectory.reduction
             )
-
-    def _end(self, trajectory: Trajectory, assumed: End | None) -> End | None:
-        """How the episode ended: the recording's own word, or that of the last observation, or what is assumed."""
-        for number, step in enumerate(self.steps[:-1], start=1):
-            if end := read_end(step.observation):
-                raise ReplayError(
-                    f"the recording goes on after its end: the observation of step {number} of {len(self.steps)} "
-                    f"says that the episode is over ({end})"
-                )
-        seen = read_end(self.steps[-1].observation) if self.steps else None
-        return trajectory.end or seen or assumed
 
     def finish(self) -> None:
         """Complete the row out of the episode, which is over."""
@@ -111,3 +101,18 @@ class Replay:
 
     def _bill(self, usage: Usage) -> None:
         self.row.usage = asdict(usage) if usage else None
+
+
+def end_of(trajectory: Trajectory, steps: Sequence[Step]) -> End | None:
+    """How a recorded episode ended: by its own word, else by that of its last observation; None where neither says so.
+
+    Raises:
+        ReplayError: it goes on after an observation that says that the episode is over.
+    """
+    for number, step in enumerate(steps[:-1], start=1):
+        if end := read_end(step.observation):
+            raise ReplayError(
+                f"the recording goes on after its end: the observation of step {number} of {len(steps)} "
+                f"says that the episode is over ({end})"
+            )
+    return trajectory.end or (read_end(steps[-1].observation) if steps else None)

@@ -1,0 +1,272 @@
+"""A tree as a scoring function for whole rollouts: what every adapter for a trainer or an evaluator is made of.
+
+    scorer = Scorer(tree)
+    scored = scorer.score(trajectory_of(prompt, completion, task=row))
+    scored.reward, scored.status, scored.scores        # 0.75 "scored" {"format": 1.0, "judge": 0.5}
+
+A rollout has a reward, or it has none and a reason. A tree that raises (a bug in a leaf, a judge that is down) leaves
+its rollout without one and is logged; where every rollout of a batch fails so, the first failure is raised, because
+nothing would be learnt from it. What becomes of a rollout without a reward differs from host to host; where a host has
+no place for it, its adapter asks for a rule, see `filled`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rubrics.engine.loop import block, in_thread
+from rubrics.episode import Episode
+from rubrics.evaluation import NO_USAGE, Evaluation, Usage
+from rubrics.integrations.report import StepReport
+from rubrics.rescoring.replay import ReplayError, end_of
+from rubrics.rubric import Rubric
+from rubrics.score import RubricError, Score, Unscored
+from rubrics.step_rewards import StepRewards
+from rubrics.trajectory import Trajectory
+
+_log = logging.getLogger(__name__)
+
+Fill = Literal["raise"] | float
+"""What stands for a reward that there is not, in a host that has no place for that: an exception, or a number."""
+
+
+@dataclass(slots=True)
+class Scored:
+    """What a tree made of one rollout.
+
+    Attributes:
+        reward: of the whole rollout; None where there is none.
+        status: `"scored"`, `"unscored"` (it could not be assessed) or `"error"` (the tree raised).
+        reason: why there is no reward, or what the root gave as its reason.
+        scores: what each node below the root answered at the last step, by path; None for one that was unscored or
+            not reached.
+        reasons: what nodes gave as their reasons, by path; the root's is under `""`.
+        error: what was raised.
+        usage: what model calls cost.
+        evaluation: the record of the last step, of trees with async nodes or where asked for.
+        episode: the episode; `scored.rewards()` gives the rewards of its steps.
+    """
+
+    reward: float | None
+    status: Literal["scored", "unscored", "error"]
+    reason: str | None = None
+    scores: dict[str, float | None] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    error: BaseException | None = None
+    usage: Usage = NO_USAGE
+    evaluation: Evaluation | None = None
+    episode: Episode | None = None
+
+    def rewards(self) -> StepRewards | None:
+        """The rewards of the steps; None of a rollout without a reward."""
+        return None if self.reward is None or self.episode is None else self.episode.rewards()
+
+    def feedback(self) -> str:
+        """Scores and reasons in words, a line a node: what a person, or an optimiser of prompts, can act on."""
+        lines = [_line("reward", self.reward, self.reason)]
+        lines += [_line(path, score, self.reasons.get(path)) for path, score in self.scores.items()]
+        return "\n".join(lines)
+
+
+def _line(name: str, score: float | None, reason: str | None) -> str:
+    return f"{name}: {'unscored' if score is None else format(score, '.4g')}" + (f" ({reason})" if reason else "")
+
+
+def filled(scored: Scored, fill: Fill) -> float:
+    """The reward of a rollout for a host that needs a number.
+
+    Args:
+        scored: the rollout.
+        fill: `"raise"`, or the number for a rollout without a reward.
+
+    Raises:
+        RubricError: there is no reward, and the rule is `"raise"`.
+    """
+    if scored.reward is not None:
+        return scored.reward
+    if fill == "raise":
+        raise RubricError(scored.reason or "the rollout is unscored") from scored.error
+    return fill
+
+
+def checked_fill(fill: Any, *names: str) -> Any:
+    """A rule for rollouts without a reward, as given by a user: `"raise"`, a finite number, or one of `names`.
+
+    Raises:
+        ValueError: it is nothing of that.
+    """
+    if fill in ("raise", *names):
+        return fill
+    if isinstance(fill, bool) or not isinstance(fill, int | float) or fill - fill != 0:
+        choices = ", ".join(repr(name) for name in ("raise", *names))
+        raise ValueError(f"unscored is {choices} or a finite number, not {fill!r}")
+    return float(fill)
+
+
+class Scorer:
+    """A tree as a function of whole rollouts, one or many at once. It can be pickled where the tree can.
+
+    Args:
+        rubric: the tree. Each rollout is an episode of its own, so one tree serves any number at once.
+        concurrency: rollouts in progress at once, if the tree has async nodes.
+        on_error: `"unscored"`: a tree that raises leaves its rollout without a reward; it is logged as a warning, and
+            raised where every rollout of the batch failed. `"raise"`: it is raised at once.
+        record: keep the Evaluation of each rollout. None: of trees with async nodes, to know what their calls cost.
+    """
+
+    def __init__(
+        self,
+        rubric: Rubric,
+        *,
+        concurrency: int = 256,
+        on_error: Literal["unscored", "raise"] = "unscored",
+        record: bool | None = None,
+    ) -> None:
+        if not isinstance(rubric, Rubric):
+            raise TypeError(f"expected a tree (an instance of rubrics.Rubric), not {rubric!r:.80}")
+        if on_error not in ("unscored", "raise"):
+            raise ValueError(f"on_error is 'unscored' or 'raise', not {on_error!r}")
+        if concurrency < 1:
+            raise ValueError(f"concurrency is at least 1, not {concurrency}")
+        self.rubric = rubric
+        self.concurrency = concurrency
+        self.on_error = on_error
+        self.record = record
+
+    # -- one ----------------------------------------------------------------------------------------------------------
+
+    def score(self, trajectory: Trajectory) -> Scored:
+        """Score one rollout; on a tree with async nodes this thread waits."""
+        return self.score_all([trajectory])[0]
+
+    async def score_async(self, trajectory: Trajectory) -> Scored:
+        """Like `score`, in async code. Nodes that are not async run in a worker thread."""
+        return (await self.score_all_async([trajectory]))[0]
+
+    # -- many ---------------------------------------------------------------------------------------------------------
+
+    def score_all(self, trajectories: Sequence[Trajectory]) -> list[Scored]:
+        """Score rollouts, in order; on a tree with async nodes this thread waits."""
+        if self.rubric.is_async_tree:
+            return block(lambda: self._concurrently(trajectories))
+        return self._one_by_one(trajectories)
+
+    async def score_all_async(self, trajectories: Sequence[Trajectory]) -> list[Scored]:
+        """Like `score_all`, in async code. A tree without async nodes runs in a worker thread."""
+        if self.rubric.is_async_tree:
+            return await self._concurrently(trajectories)
+        return await in_thread(self._one_by_one, trajectories)
+
+    def _one_by_one(self, trajectories: Iterable[Trajectory]) -> list[Scored]:
+        return self._checked([self._run(trajectory) for trajectory in trajectories])
+
+    async def _concurrently(self, trajectories: Sequence[Trajectory]) -> list[Scored]:
+        slots = asyncio.Semaphore(1 if self.rubric.keeps_state else self.concurrency)
+
+        async def run(trajectory: Trajectory) -> Scored:
+            async with slots:
+                return await self._run_async(trajectory)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(run(trajectory)) for trajectory in trajectories]
+        return self._checked([task.result() for task in tasks])
+
+    def _checked(self, scored: list[Scored]) -> list[Scored]:
+        failures = [one.error for one in scored if one.error is not None]
+        if failures and (self.on_error == "raise" or len(failures) == len(scored) > 1):
+            raise failures[0]
+        for error in failures:
+            _log.warning("a rollout has no reward: the rubric failed", exc_info=error)
+        return scored
+
+    # -- a rollout ----------------------------------------------------------------------------------------------------
+
+    def _run(self, trajectory: Trajectory) -> Scored:
+        episode = self._episode(trajectory)
+        if isinstance(episode, Scored):
+            return episode
+        try:
+            for step in trajectory.steps:
+                episode.step(step.action, step.observation)
+            episode.end(trajectory.end)
+        except Exception as error:
+            episode.end("abandoned")
+            return _failed(error, episode)
+        return _scored(episode)
+
+    async def _run_async(self, trajectory: Trajectory) -> Scored:
+        episode = self._episode(trajectory)
+        if isinstance(episode, Scored):
+            return episode
+        try:
+            for step in trajectory.steps:
+                await episode.astep(step.action, step.observation, threads=True)
+            await episode.aend(trajectory.end, threads=True)
+        except Exception as error:
+            await episode.aend("abandoned")
+            return _failed(error, episode)
+        return _scored(episode)
+
+    def _episode(self, trajectory: Trajectory) -> Episode | Scored:
+        """The episode to run, or what is to be said where there is nothing to score."""
+        try:
+            end = end_of(trajectory, trajectory.steps)
+        except ReplayError as error:
+            return Scored(None, "error", str(error), error=error)
+        if end is None:
+            return Scored(None, "unscored", "the rollout does not say how it ended")
+        if end in ("error", "abandoned"):
+            return Scored(None, "unscored", f"the end of the rollout is {end!r}")
+        if not trajectory.steps:
+            return Scored(None, "unscored", "the rollout has no steps")
+        record = self.rubric.is_async_tree if self.record is None else self.record
+        return self.rubric.episode(
+            trajectory.task, trajectory.initial, record, reduction=trajectory.reduction, id=trajectory.id
+        )
+
+
+def _scored(episode: Episode) -> Scored:
+    reward = episode.total
+    scores: dict[str, float | None] = {}
+    reasons: dict[str, str] = {}
+    for path, outcome in episode.last_outcomes().items():
+        plain = outcome.__class__ is float
+        if path:
+            scores[path] = None if outcome is None or isinstance(outcome, Unscored) else float(outcome)
+        if not plain and isinstance(outcome, Score | Unscored) and outcome.reason:
+            reasons[path] = outcome.reason
+    scored = Scored(reward, "unscored" if reward is None else "scored", reasons.get(""), scores, reasons)
+    scored.episode = episode
+    if reward is None:
+        scored.reason = _why_unscored(episode)
+    if episode.evaluations:
+        scored.evaluation = episode.evaluations[-1]
+        scored.usage = sum((evaluation.usage for evaluation in episode.evaluations), NO_USAGE)
+    return scored
+
+
+def _why_unscored(episode: Episode) -> str:
+    outcomes = episode.last_outcomes()
+    unscored = {path: outcome for path, outcome in outcomes.items() if isinstance(outcome, Unscored)}
+    if "" not in unscored:
+        return "an earlier step is unscored, and the reward is the sum of all"
+    innermost = [path for path in unscored if not any(other.startswith(f"{path}.") for other in unscored if path)]
+    named = [path for path in innermost if path] or [""]
+    return "; ".join(
+        f"{path or type(episode._rubric).__name__} is unscored: {unscored[path].reason or 'no reason given'}"
+        for path in named
+    )
+
+
+def _failed(error: Exception, episode: Episode) -> Scored:
+    report = StepReport(error)
+    spent = sum((evaluation.usage for evaluation in episode.evaluations), NO_USAGE)
+    if report.evaluation is not None:
+        spent = spent + report.evaluation.usage
+    return Scored(
+        None, "error", report.message, error=error, usage=spent, evaluation=report.evaluation, episode=episode
+    )
