@@ -80,7 +80,7 @@ class RewardFunction(TrajectoryRubric):
 def _is_async(function: Callable[..., Any]) -> bool:
     while hasattr(function, "func"):  # functools.partial
         function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[dict[str, bool], bool]:

@@ -65,7 +65,7 @@ def reward_function(
         name: how TRL calls the metric.
         asynchronous: whether it is a coroutine function; by default where the tree has async nodes.
         concurrency: rollouts in progress at once, if the tree has async nodes.
-        on_error: `"unscored"`: a rollout whose tree raises has no reward, unless every one of the batch does; `"raise"`.
+        on_error: as in `Scorer`.
     """
     scorer = Scorer(rubric, concurrency=concurrency, on_error=on_error)
     if rubric.is_async_tree if asynchronous is None else asynchronous:
