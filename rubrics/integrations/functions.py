@@ -20,9 +20,9 @@ class RewardFunction(TrajectoryRubric):
 
         tree = WeightedSum({"exact": RewardFunction(exact), "judge": …}, {"exact": 0.5, "judge": 0.5})
 
-    It is called with what its parameters name: `prompt`, `completion`, `task`, or a key of the task; one with `**kwargs`
-    gets all of them. It may be async. It returns what a `forward` may return: a number, a `Score`, or None for
-    unscored. The names of a function are a rollout's; for functions of whole batches see the adapters of trainers.
+    It is called with what its parameters name: `prompt`, `completion`, `task`, or a key of the task; one with
+    `**kwargs` gets all of them. It may be async. It returns what a `forward` may return: a number, a `Score`, or None
+    for unscored. The names of a function are a rollout's; for functions of whole batches see the adapters of trainers.
 
     Args:
         function: any callable.
