@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, get_args
 from uuid import uuid4
 
@@ -57,6 +57,7 @@ class Episode:
         "_shares",
         "_snapshot",
         "_turn",
+        "_unpaid",
         "evaluations",
         "final",
         "initial",
@@ -99,6 +100,7 @@ class Episode:
         self._turn = Turn()
         self._rewards: StepRewards | None = None
         self._shares: dict[int, float] = {}
+        self._unpaid: set[int] = set()
 
     # -- what a driver does -------------------------------------------------------------------------------------------
 
@@ -146,21 +148,33 @@ class Episode:
         Raises:
             EpisodeOverError: after the end.
         """
-        plan = self._rubric._compiled()
-        if plan.is_async:
-            self._turn.refuse_to_wait_for_this_thread()
-            block(self._take_unscored_async, plan, action, observation, True)
-            return
-        self._refuse_nesting()
-        with self._turn, self._stepping(plan, action, observation, False, False) as (run, action, observation):
-            for place in plan.observers:
-                with suppress(Exception):  # most likely what failed in the first place
-                    sync.observe(place, action, observation)
-            self._commit(run, Unscored("the step could not be scored"))
+        self._pass(action, observation, Unscored("the step could not be scored"))
 
     async def astep_unscored(self, action: Any, observation: Any, *, threads: bool = False) -> None:
         """Like `step_unscored`, in async code; `threads` as in `astep`."""
-        await uncontained(self._take_unscored_async(self._rubric._compiled(), action, observation, threads))
+        await self._pass_async(action, observation, Unscored("the step could not be scored"), threads)
+
+    def step_unpaid(self, action: Any, observation: Any) -> None:
+        """Take a step that is not to be judged, such as a read-only call that a host runs beside others.
+
+        The trajectory holds it, marked `metadata["unpaid"]`, and delayed nodes and nodes that observe see it. No node
+        is evaluated, and it pays nothing: 0 in the sum of the episode, where `step_unscored` leaves no sum.
+
+        Raises:
+            EpisodeError: the observation ends the episode; such a step is to be judged.
+            EpisodeOverError: after the end.
+        """
+        self._refuse_unpaid_end(observation)
+        self._pass(action, observation, 0.0)
+
+    async def astep_unpaid(self, action: Any, observation: Any, *, threads: bool = False) -> None:
+        """Like `step_unpaid`, in async code; `threads` as in `astep`."""
+        self._refuse_unpaid_end(observation)
+        await self._pass_async(action, observation, 0.0, threads)
+
+    def _refuse_unpaid_end(self, observation: Any) -> None:
+        if read_end(observation) is not None:
+            raise EpisodeError("a step that ends the episode has to be judged: it cannot be unpaid")
 
     def end(
         self, status: End | None = None, *, truncated: bool = False, reason: str | None = None
@@ -252,6 +266,9 @@ class Episode:
     def trajectory(self) -> Trajectory:
         """The episode so far as data; steps hold the objects that were given (or their snapshots)."""
         steps = [Step(a, o, r) for (a, o), r in zip(self._journal.pairs, self._emitted, strict=False)]
+        for index in self._unpaid:
+            steps[index].reward = None
+            steps[index].metadata["unpaid"] = True
         return Trajectory(
             id=self.id,
             task=self.task,
@@ -332,14 +349,36 @@ class Episode:
             self._commit(run, outcome)
         return outcome, run.record
 
-    async def _take_unscored_async(self, plan: Plan, action: Any, observation: Any, threads: bool) -> None:
+    def _pass(self, action: Any, observation: Any, outcome: Outcome) -> None:
+        """Take a step whose outcome is settled; no node is evaluated."""
+        plan = self._rubric._compiled()
+        if plan.is_async:
+            self._turn.refuse_to_wait_for_this_thread()
+            block(self._pass_async, action, observation, outcome, True)
+            return
+        self._refuse_nesting()
+        with self._turn, self._stepping(plan, action, observation, False, False) as (run, action, observation):
+            for place in plan.observers:
+                with _unless_unscored(outcome):
+                    sync.observe(place, action, observation)
+            self._commit_passed(run, outcome)
+
+    async def _pass_async(self, action: Any, observation: Any, outcome: Outcome, threads: bool) -> None:
+        await uncontained(self._passing(self._rubric._compiled(), action, observation, outcome, threads))
+
+    async def _passing(self, plan: Plan, action: Any, observation: Any, outcome: Outcome, threads: bool) -> None:
         self._refuse_nesting()
         async with self._turn:
             with self._stepping(plan, action, observation, False, threads) as (run, action, observation):
                 for place in plan.observers:
-                    with suppress(Exception):
+                    with _unless_unscored(outcome):
                         await concurrent.observe(place, action, observation)
-            self._commit(run, Unscored("the step could not be scored"))
+            self._commit_passed(run, outcome)
+
+    def _commit_passed(self, run: Run, outcome: Outcome) -> None:
+        self._commit(run, outcome)
+        if not isinstance(outcome, Unscored):
+            self._unpaid.add(len(self._emitted) - 1)
 
     @contextmanager
     def _stepping(
@@ -497,6 +536,11 @@ class Episode:
         frame = FRAME.get()
         if frame is not None and frame.run.episode is self and self._journal.inside:
             raise EpisodeError("a node cannot take a step of the episode that it is being evaluated in")
+
+
+def _unless_unscored(outcome: Outcome) -> AbstractContextManager[None]:
+    """Of a step that could not be scored, a node's `observe` is most likely what failed in the first place."""
+    return suppress(Exception) if isinstance(outcome, Unscored) else nullcontext()
 
 
 def _settled(entry: Any) -> bool:

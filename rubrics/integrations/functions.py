@@ -68,7 +68,7 @@ class RewardFunction(TrajectoryRubric):
         task = None if episode is None else episode.task
         known = dict(task) if isinstance(task, Mapping) else {}
         if self.messages:
-            known |= {"prompt": _messages_of(initial), "completion": completion_messages(trajectory)}
+            known |= {"prompt": messages_of(initial), "completion": completion_messages(trajectory)}
         else:
             known |= {"prompt": _last_text(initial), "completion": text_of(trajectory[-1][0])}
         return {**known, "task": task}
@@ -109,11 +109,12 @@ def text_of(said: Any) -> str:
 
 
 def _last_text(initial: Any) -> str:
-    messages = _messages_of(initial)
+    messages = messages_of(initial)
     return text_of(messages[-1]) if messages else "" if initial is None else text_of(initial)
 
 
-def _messages_of(observation: Any) -> list[Any]:
+def messages_of(observation: Any) -> list[Any]:
+    """The chat messages that an observation consists of; none where it was made otherwise."""
     messages = observation.get("messages") if isinstance(observation, Mapping) else None
     return list(messages) if isinstance(messages, list) else []
 
@@ -124,5 +125,5 @@ def completion_messages(trajectory: list[Pair]) -> list[Any]:
 
     messages: list[Any] = []
     for action, observation in trajectory:
-        messages += [message_of(action), *_messages_of(observation)]
+        messages += [message_of(action), *messages_of(observation)]
     return messages

@@ -17,8 +17,52 @@ from rubrics.session import Session
 
 _log = logging.getLogger(__name__)
 
-OPTIONS = {"on_error": ("null", "raise"), "on_final_error": ("null", "raise"), "expose": ("scores", "full", "none")}
-"""The values that the options of a host may have."""
+_OPTIONS = {"on_error": ("null", "raise"), "on_final_error": ("null", "raise"), "expose": ("scores", "full", "none")}
+
+
+def prepare(cls: Any) -> None:
+    """Check a class that an author wrote, and make its tree one that every environment has a session of.
+
+    Raises:
+        ValueError: an option has none of its values.
+        TypeError: `rubric` is no tree.
+    """
+    for name, choices in _OPTIONS.items():
+        if getattr(cls, name) not in choices:
+            raise ValueError(f"{cls.__name__}.{name} is one of {', '.join(choices)}, not {getattr(cls, name)!r}")
+    if "rubric" in cls.__dict__:
+        tree = cls.__dict__["rubric"]
+        cls.rubric = SessionOf(None if tree is None else _tree(tree, cls))
+
+
+class SessionOf:
+    """`rubric`: on the class the tree that all environments share, on an environment its own session of it."""
+
+    def __init__(self, tree: Rubric | None) -> None:
+        self.tree = tree
+
+    def __get__(self, environment: Any, owner: type | None = None) -> Rubric | Session | None:
+        if environment is None:
+            return self.tree
+        own: Session | None = environment.__dict__.get("rubric")
+        if own is None and self.tree is not None:
+            own = environment.__dict__["rubric"] = self.tree.session()
+        return own
+
+    def __set__(self, environment: Any, rubric: Rubric | Session | None) -> None:
+        if rubric is None:  # Environment.__init__, which was given none
+            return
+        environment.__dict__["rubric"] = rubric if isinstance(rubric, Session) else _tree(rubric, environment).session()
+
+
+def _tree(value: object, environment: object) -> Rubric:
+    if isinstance(value, Rubric):
+        return value
+    name = environment.__name__ if isinstance(environment, type) else type(environment).__name__
+    raise TypeError(
+        f"{name}.rubric must be a tree of this library (an instance of rubrics.Rubric), not {value!r:.80}; "
+        "call the function or class that makes it, and import rubrics from `rubrics`"
+    )
 
 
 class Host(Protocol):
@@ -38,11 +82,13 @@ class HostedSession:
     Args:
         host: the environment; its `rubric` is a session of the tree.
         name: of the host, for the `source` of recordings.
+        threads: whether async code runs what is not async in the tree in worker threads.
     """
 
-    def __init__(self, host: Host, name: str) -> None:
+    def __init__(self, host: Host, name: str, threads: bool = False) -> None:
         self._host = host
         self._name = name
+        self._threads = threads
         self._began = False
         self._busy = False
         self._closed = False
@@ -147,9 +193,9 @@ class HostedSession:
         verdict: Evaluation | BaseException
         self._busy = True
         try:
-            verdict = await self.session.evaluate(action, observation)
+            verdict = await self.session.evaluate(action, observation, threads=self._threads)
         except BaseException as error:  # the environment has moved on, so the episode must
-            await episode.astep_unscored(action, observation)
+            await episode.astep_unscored(action, observation, threads=self._threads)
             verdict = error
         finally:
             self._busy = False
@@ -159,6 +205,15 @@ class HostedSession:
         elif self._closed:
             await self.abandon_async()
         return self._checked(episode, report)
+
+    async def unpaid_async(self, episode: Episode, action: Any, observation: Any) -> dict[str, Any] | None:
+        """Take a step that is not to be judged; what the agent may see of it."""
+        try:
+            await episode.astep_unpaid(action, observation, threads=self._threads)
+        except Exception:  # a node's `observe`
+            await episode.astep_unscored(action, observation, threads=self._threads)
+            _log.exception("%s, step %d", type(self._host).__name__, episode.steps)
+        return None if self._host.expose == "none" else {"status": "unpaid"}
 
     def _report(self, episode: Episode, verdict: Evaluation | BaseException) -> StepReport:
         report = StepReport(verdict)

@@ -20,20 +20,24 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from os import PathLike
 from typing import Any, Generic, Literal, TypeVar
 from weakref import WeakSet
 
 from rubrics.episode import Episode
-from rubrics.integrations.hosting import OPTIONS, HostedSession
+from rubrics.integrations.collecting import Play, PlayTask, collect
+from rubrics.integrations.hosting import HostedSession, SessionOf, prepare
 from rubrics.integrations.report import StepReport
 from rubrics.integrations.wrapping import blocking, named_arguments, outermost, written
 from rubrics.rubric import Rubric
 from rubrics.score import EpisodeError
 from rubrics.session import Session
+from rubrics.trajectory import Reduction, jsonable, plain_object
 
 try:
+    from openenv.core.client_types import StepResult
     from openenv.core.env_server.interfaces import Environment
     from openenv.core.env_server.types import Action, Observation, State
 except ImportError as error:
@@ -42,39 +46,11 @@ except ImportError as error:
         "pip install 'rubrics[openenv]'"
     ) from error
 
+__all__ = ["EnvPlay", "ResetTasks", "RubricEnvironment", "collect", "tasks"]
+
 ActT = TypeVar("ActT", bound=Action)
 ObsT = TypeVar("ObsT", bound=Observation)
 StateT = TypeVar("StateT", bound=State)
-
-
-class _SessionOf:
-    """`rubric`: on the class the tree that all environments share, on an environment its own session of it."""
-
-    def __init__(self, tree: Rubric | None) -> None:
-        self.tree = tree
-
-    def __get__(self, environment: Any, owner: type | None = None) -> Rubric | Session | None:
-        if environment is None:
-            return self.tree
-        own: Session | None = environment.__dict__.get("rubric")
-        if own is None and self.tree is not None:
-            own = environment.__dict__["rubric"] = self.tree.session()
-        return own
-
-    def __set__(self, environment: Any, rubric: Rubric | Session | None) -> None:
-        if rubric is None:  # Environment.__init__, which was given none
-            return
-        environment.__dict__["rubric"] = rubric if isinstance(rubric, Session) else _tree(rubric, environment).session()
-
-
-def _tree(value: object, environment: object) -> Rubric:
-    if isinstance(value, Rubric):
-        return value
-    name = environment.__name__ if isinstance(environment, type) else type(environment).__name__
-    raise TypeError(
-        f"{name}.rubric must be a tree of this library (an instance of rubrics.Rubric), not {value!r:.80}; "
-        "call the function or class that makes it, and import rubrics from `rubrics`"
-    )
 
 
 class RubricEnvironment(Environment[ActT, ObsT, StateT], Generic[ActT, ObsT, StateT]):
@@ -102,7 +78,7 @@ class RubricEnvironment(Environment[ActT, ObsT, StateT], Generic[ActT, ObsT, Sta
             holds deep copies.
     """
 
-    rubric: Rubric | Session | None = _SessionOf(None)  # type: ignore[assignment]
+    rubric: Rubric | Session | None = SessionOf(None)  # type: ignore[assignment]
     on_error: Literal["null", "raise"] = "null"
     on_final_error: Literal["null", "raise"] = "raise"
     expose: Literal["scores", "full", "none"] = "scores"
@@ -112,12 +88,7 @@ class RubricEnvironment(Environment[ActT, ObsT, StateT], Generic[ActT, ObsT, Sta
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name, choices in OPTIONS.items():
-            if getattr(cls, name) not in choices:
-                raise ValueError(f"{cls.__name__}.{name} is one of {', '.join(choices)}, not {getattr(cls, name)!r}")
-        if "rubric" in cls.__dict__:
-            tree = cls.__dict__["rubric"]
-            cls.rubric = _SessionOf(None if tree is None else _tree(tree, cls))  # type: ignore[assignment]
+        prepare(cls)
         for name, surround in _SURROUND.items():
             method = written(cls, name, _BASES)
             if method is not None and method not in _surrounded:
@@ -190,6 +161,8 @@ def _answer(environment: _Env, report: StepReport, observation: Any) -> Any:
     update: dict[str, Any] = {"reward": report.reward}
     exposed = _hosted(environment).exposed(report)
     if exposed is not None:
+        if observation.reward is not None:
+            exposed["own_reward"] = observation.reward
         update["metadata"] = {**observation.metadata, "rubric": exposed}
     return observation.model_copy(update=update)
 
@@ -280,3 +253,85 @@ _SURROUND: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "close": _close,
 }
 _surrounded: WeakSet[Callable[..., Any]] = WeakSet()
+
+
+# -- the driver's side ------------------------------------------------------------------------------------------------
+
+
+class EnvPlay(Play):
+    """An episode of a client, for `collect`: an agent calls `step`, as it would the client's own."""
+
+    async def step(self, action: Any, **kwargs: Any) -> StepResult[Any]:
+        """Take a step, as the client does, and keep it."""
+        result = await self.session.step(action, **kwargs)
+        report = _metadata(result).get("rubric")
+        self.record(action, _seen(result), result.reward, report)
+        return result
+
+
+class ResetTasks:
+    """What `tasks` returns."""
+
+    host = "openenv"
+
+    def __init__(
+        self,
+        client: Callable[[], Any],
+        resets: Iterable[Mapping[str, Any]],
+        name: str,
+        task_of: Callable[[Mapping[str, Any]], Any],
+        reduction: Reduction | None,
+    ) -> None:
+        self.client, self.name, self.task_of, self.reduction = client, name, task_of, reduction
+        self.resets = [dict(reset) for reset in resets]
+
+    async def tasks(self) -> AsyncIterator[PlayTask]:
+        """One for each reset."""
+        for reset in self.resets:
+            yield PlayTask(jsonable(reset, plain_object), self._opening(reset))
+
+    def _opening(self, reset: dict[str, Any]) -> Callable[[], AbstractAsyncContextManager[Play]]:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Play]:
+            async with self.client() as client:
+                first = await client.reset(**reset)
+                yield EnvPlay(client, self.task_of(reset), _seen(first), self.reduction)
+
+        return opened
+
+
+def tasks(
+    client: Callable[[], Any],
+    resets: Iterable[Mapping[str, Any]],
+    *,
+    name: str = "openenv",
+    task_of: Callable[[Mapping[str, Any]], Any] = lambda reset: reset.get("task"),
+    reduction: Reduction | None = None,
+) -> ResetTasks:
+    """Tasks for `collect` to play: what an environment is reset with.
+
+    Args:
+        client: makes a client, `lambda: GenericEnvClient(base_url=…)`; each episode has a connection of its own, so the
+            server must allow as many sessions as `collect` has episodes in progress.
+        resets: the arguments of each reset.
+        name: of the environment, for the ids of its episodes.
+        task_of: what rubrics are to read as `self.task` offline, out of the arguments of a reset; the same as the
+            environment's `task_of`.
+        reduction: how rewards of steps make the episode's, where the environment does not say it (`expose = "none"`,
+            or no rubric of ours): "sum" or "last".
+    """
+    return ResetTasks(client, resets, name, task_of, reduction)
+
+
+def _metadata(result: Any) -> dict[str, Any]:
+    observation = result.observation
+    own = observation.get("metadata") if isinstance(observation, Mapping) else getattr(observation, "metadata", None)
+    return {**(own or {}), **(result.metadata or {})}
+
+
+def _seen(result: Any) -> dict[str, Any]:
+    """The observation as the environment gave it to its rubric, before the reward was put in."""
+    metadata = _metadata(result)
+    report = metadata.pop("rubric", None)
+    own = report.get("own_reward") if isinstance(report, Mapping) else None
+    return {**jsonable(result.observation, plain_object), "metadata": metadata, "reward": own, "done": result.done}

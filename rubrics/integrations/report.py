@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,19 @@ class StepReport:
         if self.step_rewards is not None:
             data["step_rewards"] = self.step_rewards
         if full and record is not None:
-            data["evaluation"] = _plain(record.to_dict())
+            data["evaluation"] = plain_values(record.to_dict())
+        return data
+
+    def in_words(self) -> dict[str, Any]:
+        """Like `to_dict`, for a trainer, which may read what an agent may not: reasons in words, and what it cost."""
+        data = self.to_dict()
+        record = self.evaluation
+        if reason := self.message or (record and record.reason):
+            data["reason"] = reason
+        if record is not None:
+            data["reasons"] = {node.path: node.reason for node in record.nodes() if node.path and node.reason}
+            if record.usage:
+                data["usage"] = asdict(record.usage)
         return data
 
 
@@ -90,7 +103,7 @@ def append_episode(
     trajectory.source = source
     for index, step in enumerate(trajectory.steps):
         if (evaluation := evaluations.get(index)) is not None:
-            step.metadata["evaluation"] = _plain(evaluation.to_dict())
+            step.metadata["evaluation"] = plain_values(evaluation.to_dict())
     line = trajectory_line(trajectory)
     with _writing:
         file = Path(path)
@@ -105,7 +118,7 @@ def _unscored(record: Evaluation) -> list[Evaluation]:
     return below or [record]
 
 
-def _plain(data: dict[str, Any]) -> Any:
+def plain_values(data: dict[str, Any]) -> Any:
     """JSON values: None for what is not finite, the text of what is no value at all."""
     from pydantic_core import to_jsonable_python
 

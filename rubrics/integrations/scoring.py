@@ -22,7 +22,7 @@ from rubrics.engine.loop import block, in_thread
 from rubrics.episode import Episode
 from rubrics.evaluation import NO_USAGE, Evaluation, Usage
 from rubrics.integrations.report import StepReport
-from rubrics.rescoring.replay import ReplayError, end_of
+from rubrics.rescoring.replay import ReplayError, end_of, take, take_async
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError, Score, Unscored
 from rubrics.step_rewards import StepRewards
@@ -190,9 +190,7 @@ class Scorer:
         if isinstance(episode, Scored):
             return episode
         try:
-            for step in trajectory.steps:
-                episode.step(step.action, step.observation)
-            episode.end(trajectory.end)
+            take(episode, trajectory.steps, trajectory.end)
         except Exception as error:
             episode.end("abandoned")
             return _failed(error, episode)
@@ -203,9 +201,7 @@ class Scorer:
         if isinstance(episode, Scored):
             return episode
         try:
-            for step in trajectory.steps:
-                await episode.astep(step.action, step.observation, threads=True)
-            await episode.aend(trajectory.end, threads=True)
+            await take_async(episode, trajectory.steps, trajectory.end, threads=True)
         except Exception as error:
             await episode.aend("abandoned")
             return _failed(error, episode)

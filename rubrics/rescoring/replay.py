@@ -116,3 +116,23 @@ def end_of(trajectory: Trajectory, steps: Sequence[Step]) -> End | None:
                 f"says that the episode is over ({end})"
             )
     return trajectory.end or (read_end(steps[-1].observation) if steps else None)
+
+
+def take(episode: Episode, steps: Sequence[Step], end: End | None) -> None:
+    """Take recorded steps in an episode, and end it; on a tree with async nodes this thread waits."""
+    for step in steps:
+        if step.metadata and step.metadata.get("unpaid") is True:
+            episode.step_unpaid(step.action, step.observation)
+        else:
+            episode.step(step.action, step.observation)
+    episode.end(end)
+
+
+async def take_async(episode: Episode, steps: Sequence[Step], end: End | None, threads: bool = False) -> None:
+    """Like `take`, in async code; `threads` as in `Episode.astep`."""
+    for step in steps:
+        if step.metadata and step.metadata.get("unpaid") is True:
+            await episode.astep_unpaid(step.action, step.observation, threads=threads)
+        else:
+            await episode.astep(step.action, step.observation, threads=threads)
+    await episode.aend(end, threads=threads)

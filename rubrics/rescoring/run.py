@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from typing import Literal
 
 from rubrics.formats.parsing import FormatProblem
-from rubrics.rescoring.replay import Replay
+from rubrics.rescoring.replay import Replay, take, take_async
 from rubrics.rescoring.rows import Row
 from rubrics.rescoring.types import Types
 from rubrics.rubric import Rubric
@@ -122,9 +122,7 @@ def rescore_one(
     replay = Replay(trajectory, rubric, assume_end, types)
     if replay.episode is not None:
         try:
-            for step in replay.steps:
-                replay.episode.step(step.action, step.observation)
-            replay.episode.end(replay.end)
+            take(replay.episode, replay.steps, replay.end)
             replay.finish()
         except _ROW_FAILURES as error:
             replay.fail(error)
@@ -143,9 +141,7 @@ async def rescore_one_async(
     replay = Replay(trajectory, rubric, assume_end, types)
     if replay.episode is not None:
         try:
-            for step in replay.steps:
-                await replay.episode.astep(step.action, step.observation)
-            await replay.episode.aend(replay.end)
+            await take_async(replay.episode, replay.steps, replay.end)
             replay.finish()
         except _ROW_FAILURES as error:
             task = asyncio.current_task()

@@ -1,14 +1,11 @@
 """What the tests of OpenEnv share: its server on loopback, a game without rewards, and environments made of it."""
 
 import asyncio
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
 from openenv.core import Action, EnvClient, Environment, Observation, State, create_app
 from openenv.core.client_types import StepResult
 
@@ -21,6 +18,7 @@ from rubrics import (
     WeightedSum,
 )
 from rubrics.integrations.openenv import RubricEnvironment
+from tests.integrations.serving import serving_app
 
 SESSIONS = 16
 
@@ -47,18 +45,8 @@ class Named(State):
 def serving(environment: Any, sessions: int = 1, action: type = Move, observation: type = Seen) -> Iterator[str]:
     """The package's own server on a free loopback port, in a thread; yields its address."""
     app = create_app(environment, action, observation, env_name="test", max_concurrent_envs=sessions)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            while not server.started:
-                assert thread.is_alive(), "the server did not start"
-                time.sleep(0.005)
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(10)
+    with serving_app(app) as url:
+        yield url
 
 
 class Board:
