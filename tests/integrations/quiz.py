@@ -73,7 +73,7 @@ def make_quiz(host: str, **attributes: Any) -> Any:
     class Quiz(base(host)):
         rubric = make_tree()
 
-        def __init__(self, task_spec: Any = {}, secrets: Any = {}) -> None:  # forgets super().__init__()
+        def __init__(self, task_spec: Any = None, secrets: Any = None) -> None:  # forgets super().__init__()
             self.secrets = secrets
             self.submitted = 0
 

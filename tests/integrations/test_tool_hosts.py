@@ -63,7 +63,7 @@ async def test_nothing_is_paid_after_the_end(host: str, package: str) -> None:
     made: list[Any] = []
 
     class Counted(make_quiz(host)):
-        def __init__(self, task_spec: Any = {}, secrets: Any = {}) -> None:
+        def __init__(self, task_spec: Any = None, secrets: Any = None) -> None:
             super().__init__(task_spec, secrets)
             made.append(self)
 
@@ -72,12 +72,11 @@ async def test_nothing_is_paid_after_the_end(host: str, package: str) -> None:
             return "Quiz"
 
     with serving(host, Counted) as url:
-        async with client(package, url) as environment:
-            async with environment.session(split="train", index=1) as session:
-                [first] = await play(session, ("submit", {"text": "2"}))
-                for name in ("submit", "draft", "look"):
-                    with pytest.raises(Exception, match="episode has finished"):
-                        await session.call_tool(name, {} if name == "look" else {"text": "2"})
+        async with client(package, url) as environment, environment.session(split="train", index=1) as session:
+            [first] = await play(session, ("submit", {"text": "2"}))
+            for name in ("submit", "draft", "look"):
+                with pytest.raises(Exception, match="episode has finished"):
+                    await session.call_tool(name, {} if name == "look" else {"text": "2"})
     assert first.reward == 0.625
     assert made[-1].submitted == 1, "the tool was not run again"
 
@@ -142,14 +141,13 @@ def test_the_sync_clients(host: str) -> None:
 @pytest.mark.parametrize("host", HOSTS)
 async def test_a_step_without_a_reward_in_the_middle_reaches_the_agent(host: str) -> None:
     with serving(host, make_quiz(host)) as url:
-        async with client(host, url) as environment:
-            async with environment.session(split="train", index=2) as session:
-                outputs = await play(
-                    session,
-                    ("draft", {"text": "a", "say": "unknown"}),
-                    ("draft", {"text": "b", "say": "boom"}),
-                    ("draft", {"text": "c"}),
-                )
+        async with client(host, url) as environment, environment.session(split="train", index=2) as session:
+            outputs = await play(
+                session,
+                ("draft", {"text": "a", "say": "unknown"}),
+                ("draft", {"text": "b", "say": "boom"}),
+                ("draft", {"text": "c"}),
+            )
     assert [output.reward for output in outputs] == [None, None, 0.125]
     unscored, failed, _ = [output.metadata["rubric"] for output in outputs]
     assert (unscored["status"], unscored["reason"]) == ("unscored", "polite is unscored")
@@ -161,20 +159,18 @@ async def test_a_step_without_a_reward_in_the_middle_reaches_the_agent(host: str
 @pytest.mark.parametrize("say", ["boom", "unknown"])
 async def test_the_last_step_raises_where_it_has_no_reward(host: str, say: str) -> None:
     with serving(host, make_quiz(host)) as url:
-        async with client(host, url) as environment:
-            async with environment.session(split="train", index=2) as session:
-                with pytest.raises(Exception, match=r"polite(: ValueError: the gold| is unscored: who can)"):
-                    await session.call_tool("submit", {"text": "4", "say": say})
-                with pytest.raises(Exception, match="finished|terminated"):  # openreward's session is dead
-                    await session.call_tool("submit", {"text": "4"})
+        async with client(host, url) as environment, environment.session(split="train", index=2) as session:
+            with pytest.raises(Exception, match=r"polite(: ValueError: the gold| is unscored: who can)"):
+                await session.call_tool("submit", {"text": "4", "say": say})
+            with pytest.raises(Exception, match=r"finished|terminated"):  # openreward's session is dead
+                await session.call_tool("submit", {"text": "4"})
 
 
 @pytest.mark.parametrize("host", HOSTS)
 async def test_a_final_error_can_be_a_null(host: str) -> None:
     with serving(host, make_quiz(host, on_final_error="null", expose="full")) as url:
-        async with client(host, url) as environment:
-            async with environment.session(split="train", index=2) as session:
-                output = await session.call_tool("submit", {"text": "4", "say": "boom"})
+        async with client(host, url) as environment, environment.session(split="train", index=2) as session:
+            output = await session.call_tool("submit", {"text": "4", "say": "boom"})
     assert (output.reward, output.finished) == (None, True)
     assert output.metadata["rubric"]["reason"] == "polite: ValueError: the gold answer is 42"
     assert output.metadata["rubric"]["evaluation"]["kind"] == "WeightedSum"
@@ -183,20 +179,18 @@ async def test_a_final_error_can_be_a_null(host: str) -> None:
 @pytest.mark.parametrize("host", HOSTS)
 async def test_an_error_in_the_middle_can_raise(host: str) -> None:
     with serving(host, make_quiz(host, on_error="raise")) as url:
-        async with client(host, url) as environment:
-            async with environment.session(split="train", index=2) as session:
-                with pytest.raises(Exception, match="polite: ValueError"):
-                    await session.call_tool("draft", {"text": "4", "say": "boom"})
+        async with client(host, url) as environment, environment.session(split="train", index=2) as session:
+            with pytest.raises(Exception, match="polite: ValueError"):
+                await session.call_tool("draft", {"text": "4", "say": "boom"})
 
 
 @pytest.mark.parametrize("host", HOSTS)
 async def test_what_the_host_refuses_is_no_step(host: str) -> None:
     with serving(host, make_quiz(host)) as url:
-        async with client(host, url) as environment:
-            async with environment.session(split="train", index=0) as session:
-                with pytest.raises(Exception, match="validation"):
-                    await session.call_tool("submit", {"txt": "4"})
-                with pytest.raises(Exception, match="not a valid tool"):
-                    await session.call_tool("submitt", {"text": "4"})
-                output = await session.call_tool("submit", {"text": "0"})
+        async with client(host, url) as environment, environment.session(split="train", index=0) as session:
+            with pytest.raises(Exception, match="validation"):
+                await session.call_tool("submit", {"txt": "4"})
+            with pytest.raises(Exception, match="not a valid tool"):
+                await session.call_tool("submitt", {"text": "4"})
+            output = await session.call_tool("submit", {"text": "0"})
     assert output.metadata["rubric"]["step_rewards"]["emitted"] == [0.625]
