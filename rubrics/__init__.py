@@ -31,7 +31,7 @@ from rubrics.delayed import ExponentialDiscountingTrajectoryRubric, TrajectoryRu
 from rubrics.engine.frames import add_usage, current_episode
 from rubrics.episode import Episode
 from rubrics.evaluation import Evaluation, Usage, evaluation_of
-from rubrics.group import GroupRubric, GroupScores
+from rubrics.group import BatchScores, GroupRubric, GroupScores, IncompleteGroupError, score_groups
 from rubrics.node import HookHandle
 from rubrics.rubric import Rubric
 from rubrics.score import (
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         Discounted,
         EqualSplit,
         Terminal,
+        component_advantages,
         gae,
         group_advantages,
         returns_to_go,
@@ -73,6 +74,7 @@ _NUMPY = {  # resolved on first use, so that `import rubrics` does not import nu
     "Discounted",
     "EqualSplit",
     "Terminal",
+    "component_advantages",
     "gae",
     "group_advantages",
     "returns_to_go",
@@ -93,6 +95,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "AllOf",
     "AnyOf",
+    "BatchScores",
     "BlockingSession",
     "Broadcast",
     "ByEvidence",
@@ -113,6 +116,7 @@ __all__ = [
     "GroupRubric",
     "GroupScores",
     "HookHandle",
+    "IncompleteGroupError",
     "InvalidScoreError",
     "Invert",
     "Map",
@@ -140,10 +144,12 @@ __all__ = [
     "Usage",
     "WeightedSum",
     "add_usage",
+    "component_advantages",
     "current_episode",
     "evaluation_of",
     "gae",
     "group_advantages",
     "returns_to_go",
+    "score_groups",
     "shaped_rewards",
 ]

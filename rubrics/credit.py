@@ -8,32 +8,40 @@ Three kinds of numbers, never to be mixed up:
 - **Ragged batches**: `returns_to_go`, `gae` and `shaped_rewards` work on a sequence of 1-d arrays, one a trajectory, of
   any lengths and unpadded (a padded step would count), and return a list of float64 arrays; one 1-d array or plain
   list of numbers is one trajectory and gives one array. An empty list is a batch of no trajectories.
-- **Groups**: `group_advantages` compares the trajectories that share an id.
+- **Groups**: `group_advantages` and `component_advantages` compare the trajectories that share an id (written in
+  `rubrics.advantages`).
 
 An unscored step or trajectory is NaN (or None) on the way in and NaN on the way out, never 0; it reaches the entries
 that depend on it and no others. Infinite numbers, text, wrong lengths and wrong shapes raise `CreditError`.
 """
 
-import itertools
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, get_args, overload, runtime_checkable
+from numbers import Real
+from typing import ClassVar, NamedTuple, Protocol, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rubrics.advantages import AdvantageMethod, component_advantages, group_advantages
+from rubrics.arrays import Floats, Steps, floats_of, items_of
 from rubrics.score import CreditError
 
-Floats: TypeAlias = NDArray[np.float64]
-Steps: TypeAlias = NDArray[Any] | Sequence[float | None]
-AdvantageMethod: TypeAlias = Literal["grpo", "dr_grpo", "rloo", "maxrl"]
-
-# Rewards that differ by less than this share of the largest one differ by the order of somebody's additions; a division
-# by such a spread would make advantages of ±1 out of it.
-ROUNDING = 1e-12
+__all__ = [
+    "AdvantageMethod",
+    "Broadcast",
+    "ByEvidence",
+    "Credit",
+    "Discounted",
+    "EqualSplit",
+    "Terminal",
+    "component_advantages",
+    "gae",
+    "group_advantages",
+    "returns_to_go",
+    "shaped_rewards",
+]
 
 
 @runtime_checkable
@@ -113,7 +121,7 @@ class ByEvidence:
         shares = _no_shares(score, steps)
         metadata = getattr(score, "metadata", None)
         evidence = metadata.get("evidence") if isinstance(metadata, Mapping) else None
-        cited = [] if evidence is None or steps == 0 else _items(evidence, "evidence")
+        cited = [] if evidence is None or steps == 0 else items_of(evidence, "evidence")
         for index in cited:
             if isinstance(index, bool) or not isinstance(index, (int, np.integer)) or not 0 <= index < steps:
                 raise CreditError(f"evidence cites {index!r} of {steps} steps: give ints from 0 to {steps - 1}")
@@ -190,7 +198,7 @@ def gae(
     batch = _ragged(rewards, "rewards")
     v = _matching(values, "values", batch, "the value after the last step goes into bootstrap")
     count = batch.lengths.size
-    after = _floats([bootstrap] * count if isinstance(bootstrap, Real) else bootstrap, "bootstrap")
+    after = floats_of([bootstrap] * count if isinstance(bootstrap, Real) else bootstrap, "bootstrap")
     if after.size != count:
         raise CreditError(f"bootstrap has {after.size} entries for {count} trajectories: give one number or one each")
     delta = batch.flat + _discounted_next(v, batch.lengths, gamma, after) - v
@@ -235,11 +243,13 @@ class _Ragged(NamedTuple):
 
 def _ragged(given: object, what: str) -> _Ragged:
     if hasattr(given, "__array__") and np.asarray(given).dtype != object:
-        parts, single = [_floats(given, what)], True
+        parts, single = [floats_of(given, what)], True
     else:
-        items = _items(given, what)
+        items = items_of(given, what)
         single = bool(items) and all(issubclass(kind, (Real, np.bool_, type(None))) for kind in set(map(type, items)))
-        parts = [_floats(items, what)] if single else [_floats(part, f"{what}[{i}]") for i, part in enumerate(items)]
+        parts = (
+            [floats_of(items, what)] if single else [floats_of(part, f"{what}[{i}]") for i, part in enumerate(items)]
+        )
     lengths = np.array([part.size for part in parts], dtype=np.int64)
     return _Ragged(np.concatenate([np.zeros(0), *parts]), lengths, single)
 
@@ -293,135 +303,7 @@ def _discounted_next(x: Floats, lengths: NDArray[np.int64], gamma: float, after:
     return gamma * following
 
 
-def group_advantages(
-    rewards: Steps,
-    group_ids: Sequence[object] | NDArray[Any],
-    method: AdvantageMethod = "grpo",
-    exclude: Sequence[bool] | NDArray[np.bool_] | None = None,
-) -> Floats:
-    """How much better each trajectory did than the others of its group, one number a trajectory.
-
-    With n, mean and std (n - 1 in the denominator) over the members of a group that are scored and not excluded:
-
-    - `"grpo"`: (r - mean) / std; GRPO (Shao et al. 2024, "DeepSeekMath"), with no epsilon added to std.
-    - `"dr_grpo"`: r - mean; Dr. GRPO (Liu et al. 2025, "Understanding R1-Zero-Like Training").
-    - `"rloo"`: r - mean of the others = (r - mean) · n / (n - 1); RLOO (Kool et al. 2019; Ahmadian et al. 2024).
-    - `"maxrl"`: (r - mean) / mean, and 0 where mean <= 0; MaxRL (Tajwar et al. 2026, "Maximum Likelihood
-      Reinforcement Learning", for rewards of 0 and 1).
-
-    A group of one, or of equal rewards, has advantage 0. Rewards are equal, and a mean is 0, if that is so up to
-    rounding: 1e-12 of the group's largest |reward|.
-
-    Args:
-        rewards: shape (n,), one a trajectory, of any finite range; None or NaN where unscored.
-        group_ids: shape (n,), hashable and of one type; equal ids are a group, in any order and of any size.
-        method: one of the above.
-        exclude: shape (n,), booleans; True for members that must not count, such as truncated or failed ones.
-
-    Returns:
-        Shape (n,), in the units of the reward for dr_grpo and rloo, without units for grpo and maxrl; NaN for unscored
-        and excluded members, which the loss must leave out.
-
-    Raises:
-        CreditError: an unknown method; an infinite reward, excluded or not; shapes that differ; ids that are missing,
-            unhashable or of several types; an `exclude` that is not boolean.
-    """
-    if method not in get_args(AdvantageMethod):
-        raise CreditError(f"method is {method!r}: use one of {', '.join(get_args(AdvantageMethod))}")
-    reward = _floats(rewards, "rewards")
-    group, groups = _group_numbers(group_ids, reward.size)
-    takes_part = ~np.isnan(reward)
-    if exclude is not None:
-        excluded = _items(exclude, "exclude")
-        if len(excluded) != reward.size or not set(map(type, excluded)) <= {bool, np.bool_}:
-            raise CreditError(f"exclude must hold {reward.size} booleans, one a reward (no indexes, no 0 and 1)")
-        takes_part &= ~np.array(excluded, dtype=np.bool_)
-    x, g = reward[takes_part], group[takes_part]
-
-    n = np.bincount(g, minlength=groups)
-    high, low = np.full(groups, -np.inf), np.full(groups, np.inf)
-    np.maximum.at(high, g, x)
-    np.minimum.at(low, g, x)
-    # In units of a power of two near the group's largest |reward|: exact, and no square can over- or underflow.
-    exponent = np.frexp(np.where(n > 0, np.maximum(high, -low), 0.0))[1]
-    x = np.ldexp(x, -exponent[g])
-    varies = np.ldexp(high, -exponent) - np.ldexp(low, -exponent) > ROUNDING
-
-    # Centred twice: the second mean is what rounding left over in the first.
-    mean = np.bincount(g, x, groups) / np.maximum(n, 1)
-    rest = np.bincount(g, x - mean[g], groups) / np.maximum(n, 1)
-    centred = x - mean[g] - rest[g]
-
-    divisor = np.ones(groups)
-    if method == "grpo":
-        divisor = np.sqrt(np.bincount(g, centred**2, groups) / np.maximum(n - 1, 1))
-    elif method == "rloo":
-        divisor = (n - 1) / np.maximum(n, 1)
-    elif method == "maxrl":
-        divisor = mean + rest
-        varies &= divisor > ROUNDING
-    relative = centred / np.where(varies, divisor, np.inf)[g] + 0.0  # makes 0.0 of -0.0
-    advantages = np.full(reward.size, np.nan)
-    advantages[takes_part] = np.ldexp(relative, exponent[g]) if method in ("dr_grpo", "rloo") else relative
-    return advantages
-
-
-def _group_numbers(group_ids: object, rows: int) -> tuple[NDArray[np.int64], int]:
-    """Each row's group as a number from 0, and how many groups there are.
-
-    A dict does this in one pass for any hashable; np.unique would sort, which is slow for strings.
-    """
-    ids = _items(group_ids, "group_ids")
-    if len(ids) != rows:
-        raise CreditError(f"group_ids has {len(ids)} rows and rewards has {rows}: give one id a reward")
-    kinds = {next((f for f in (bool, str, Integral) if issubclass(k, f)), k) for k in set(map(type, ids))}
-    # 0-d tensors hash by identity: each row would be a group of its own.
-    unfit = [k for k in kinds if k is type(None) or (hasattr(k, "__array__") and not issubclass(k, np.generic))]
-    if unfit or len(kinds) > 1:
-        first = {type(known).__name__: row for row, known in reversed(list(enumerate(ids)))}
-        held = ", ".join(f"{name} (row {row})" for name, row in first.items())
-        raise CreditError(f"group_ids holds {held}: give every reward the id of its group, all ints or all strings")
-    numbers: defaultdict[Any, int] = defaultdict(itertools.count().__next__)
-    try:
-        group = np.fromiter(map(numbers.__getitem__, ids), dtype=np.int64, count=rows)
-    except TypeError as error:
-        raise CreditError(f"group_ids holds an id that cannot be hashed ({error}): give ints or strings") from error
-    if any(isinstance(known, float) and math.isnan(known) for known in numbers):
-        raise CreditError("group_ids holds NaN: give every reward the id of its group, all ints or all strings")
-    return group, len(numbers)
-
-
 def _fraction(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) <= 1.0:
         raise CreditError(f"{name} is {value!r}: give a number from 0 to 1")
     return float(value)
-
-
-def _items(given: object, what: str) -> list[Any]:
-    """The entries in order; refuses what has no order, and a bare string, whose characters nobody means."""
-    found: object = given
-    if hasattr(given, "__array__"):
-        array = np.asarray(given)
-        found = array.tolist() if array.ndim == 1 else None
-    if not isinstance(found, Iterable) or isinstance(found, (str, bytes, Mapping, Set)):
-        raise CreditError(f"{what} must be a 1-d sequence, not {type(given).__name__}: {given!r:.80}")
-    return list(found)
-
-
-def _floats(given: object, what: str) -> Floats:
-    """A 1-d float64 array in which None has become NaN; no text is read as a number, and nothing is infinite."""
-    try:
-        array = np.asarray(given)
-        kinds = set(map(type, array.flat)) if array.dtype == object else {array.dtype.type}
-        odd = [kind.__name__ for kind in kinds if not issubclass(kind, (Real, np.bool_, type(None)))]
-        if odd:
-            raise TypeError(f"it holds {', '.join(odd)}")
-        floats = array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise CreditError(f"{what} is no array of numbers ({error}): give floats, and None where unscored") from error
-    if floats.ndim != 1:
-        raise CreditError(f"{what} has shape {floats.shape}: give 1-d arrays, one a trajectory, without padding")
-    if np.isinf(floats).any():
-        step = int(np.isinf(floats).argmax())
-        raise CreditError(f"{what}[{step}] is {floats[step]}: give finite numbers, and None where unscored")
-    return floats

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from rubrics.evaluation import NO_USAGE, Usage
-from rubrics.score import InvalidScoreError, Outcome, Score, Unscored, checked
-from rubrics.trajectory import Trajectory
+from rubrics.score import InvalidScoreError, Outcome, RubricError, Score, Unscored, checked
+from rubrics.trajectory import End, Step, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,130 @@ class GroupRubric(ABC):
         from rubrics.engine.loop import block
 
         return block(lambda: self.score(group, task))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchScores:
+    """What a group rubric made of a batch of groups.
+
+    Attributes:
+        scores: by trajectory, in the order given; None for an unscored one.
+        reasons: why, by trajectory.
+        usage: what it cost.
+        groups: the judgement of each group that was judged, by its id; its scores are those of the trajectories in
+            `members`.
+        members: the positions of the trajectories of each group that was judged, one for each score; those that are
+            identical share one.
+        incomplete: ids of the groups that were not judged, since members are missing.
+    """
+
+    scores: tuple[float | None, ...]
+    reasons: tuple[str | None, ...]
+    usage: Usage = NO_USAGE
+    groups: dict[Hashable, GroupScores] = field(default_factory=dict)
+    members: dict[Hashable, list[list[int]]] = field(default_factory=dict)
+    incomplete: tuple[Hashable, ...] = ()
+
+
+class IncompleteGroupError(RubricError, ValueError):
+    """A group that does not have the members it should have."""
+
+
+async def score_groups(
+    rubric: GroupRubric,
+    trajectories: Sequence[Trajectory],
+    group_ids: Sequence[Hashable] | None = None,
+    *,
+    size: int | None = None,
+    incomplete: Literal["raise", "unscored"] = "raise",
+    exclude: Collection[End | None] = ("error", "abandoned", None),
+    concurrency: int = 16,
+) -> BatchScores:
+    """Score the groups of a batch, each relative to its own members.
+
+    Args:
+        rubric: judges a group.
+        trajectories: of all groups, in any order.
+        group_ids: one a trajectory; equal ids are a group, of any size. By default `metadata["group"]`, which
+            `collect` writes.
+        size: how many members each group should have. None: as many as there are.
+        incomplete: what becomes of a group with more or fewer: `"raise"` an IncompleteGroupError that names all of
+            them, or `"unscored"`: its members are, and the reason says so.
+        exclude: ends with which a member is left out: it is unscored, and the others are compared without it. None is
+            an episode whose end is not known. Add `"truncated"` to leave out those that were cut off.
+        concurrency: groups judged at once.
+
+    Returns:
+        A score for each trajectory, or the reason why there is none. Members that did the same, step by step, are
+        judged once, as one candidate. Where fewer than two different ones are left there is nothing to compare, and
+        they are unscored.
+
+    Raises:
+        IncompleteGroupError: as above, before any group is judged.
+        Exception: what the rubric raises; the groups beside it are cancelled.
+        ValueError: there are more or fewer ids than trajectories, or a trajectory has none.
+    """
+    members = _members(trajectories, group_ids)
+    scores: list[float | None] = [None] * len(trajectories)
+    reasons: list[str | None] = [None] * len(trajectories)
+    wrong = {} if size is None else {id: rows for id, rows in members.items() if len(rows) != size}
+    if wrong and incomplete == "raise":
+        named = ", ".join(f"{id!r} has {len(rows)}" for id, rows in list(wrong.items())[:10])
+        raise IncompleteGroupError(f"{len(wrong)} of {len(members)} groups do not have {size} members: {named}")
+    distinct: dict[Hashable, list[list[int]]] = {}
+    for id, rows in members.items():
+        for row in rows:
+            if id in wrong:
+                reasons[row] = f"its group has {len(rows)} members and should have {size}"
+            elif trajectories[row].end in exclude:
+                reasons[row] = f"left out: the end of the episode is {trajectories[row].end or 'not known'}"
+        same: dict[bytes, list[int]] = {}
+        for row in rows:
+            if reasons[row] is None:
+                same.setdefault(_content(trajectories[row]), []).append(row)
+        if same:
+            distinct[id] = list(same.values())
+    slots = asyncio.Semaphore(concurrency)
+
+    async def judge(candidates: list[list[int]]) -> GroupScores:
+        async with slots:
+            return await rubric.score([trajectories[rows[0]] for rows in candidates])
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            judging = {id: tasks.create_task(judge(candidates)) for id, candidates in distinct.items()}
+    except ExceptionGroup as several:
+        raise several.exceptions[0] from None
+    groups = {id: task.result() for id, task in judging.items()}
+    for id, found in groups.items():
+        alone = len(found) == 1 and len(distinct[id][0]) > 1
+        for rows, score, reason in zip(distinct[id], found.scores, found.reasons, strict=True):
+            for row in rows:
+                scores[row] = score
+                reasons[row] = "all members did the same: there is nothing to compare" if alone else reason
+    spent = sum((found.usage for found in groups.values()), NO_USAGE)
+    return BatchScores(tuple(scores), tuple(reasons), spent, groups, distinct, tuple(wrong))
+
+
+def _members(trajectories: Sequence[Trajectory], group_ids: Sequence[Hashable] | None) -> dict[Hashable, list[int]]:
+    if group_ids is None:
+        group_ids = [trajectory.metadata.get("group") for trajectory in trajectories]
+    if len(group_ids) != len(trajectories):
+        raise ValueError(f"there are {len(group_ids)} group ids for {len(trajectories)} trajectories")
+    members: dict[Hashable, list[int]] = {}
+    for row, id in enumerate(group_ids):
+        if id is None:
+            raise ValueError(f"trajectory {row} ({trajectories[row].id!r}) has no group: give group_ids")
+        members.setdefault(id, []).append(row)
+    return members
+
+
+def _content(trajectory: Trajectory) -> bytes:
+    """What an agent did and saw, to tell whether two did the same."""
+    from rubrics.formats.parsing import finite, json_line
+
+    steps = Trajectory("", steps=[Step(step.action, step.observation) for step in trajectory.steps]).to_dict()["steps"]
+    return json_line(finite(steps, []))
 
 
 def _reason_of(outcome: Outcome) -> str | None:
