@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from rubrics.engine.plan import Plan
     from rubrics.rubric import Rubric
 
+_ENDS: tuple[End, ...] = get_args(End)
+_REDUCTIONS: tuple[Reduction, ...] = get_args(Reduction)
+
 
 class Episode:
     """One trajectory in progress under one tree. Many may be in progress over a shared tree at once.
@@ -82,7 +85,7 @@ class Episode:
         self.initial = initial
         self.status: End | None = None
         self.reduction: Reduction = rubric.reduction if reduction is None else reduction
-        if self.reduction not in get_args(Reduction):
+        if self.reduction not in _REDUCTIONS:
             raise EpisodeError(f"reduction is 'sum' or 'last', not {self.reduction!r}")
         self.evaluations: list[Evaluation] = []
         self.final: Evaluation | None = None
@@ -294,7 +297,8 @@ class Episode:
         """
         if self._last is None or self._plan is None:
             return {}
-        return {place.path: self._last[place.index] for place in self._plan.root}
+        last = self._last
+        return {path: last[index] for path, index in self._plan.paths}
 
     def pairs(self, node: Rubric) -> list[Pair]:
         """The (action, observation) pairs of a delayed node: what it was called with, else the step's own."""
@@ -479,8 +483,8 @@ class Episode:
 
     def _ending(self, status: End | None, truncated: bool) -> End:
         ending = status or ("truncated" if truncated else "terminated")
-        if ending not in get_args(End):
-            raise EpisodeError(f"an episode ends as one of {', '.join(get_args(End))}, not {ending!r}")
+        if ending not in _ENDS:
+            raise EpisodeError(f"an episode ends as one of {', '.join(_ENDS)}, not {ending!r}")
         if truncated and ending != "truncated":
             raise EpisodeError(f"truncated=True contradicts status={status!r}")
         return ending

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ["OPENREWARD_DISABLE_UPDATE_CHECK"] = "1"  # else its client and server ask the network for their version
+os.environ["OPENREWARD_LOG_LEVEL"] = "ERROR"  # else each request is a line of output
+
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 # No deadline anywhere: a busy machine is not a failing test. In CI the examples are the same at every run.

@@ -80,9 +80,12 @@ class Plan:
     Attributes:
         root: the place of the root.
         size: distinct nodes.
+        paths: where nodes are, and their numbers, as (path, index); a node used twice is at two places.
         is_async: whether a call of the root returns a coroutine.
         stateful: whether the tree keeps state between steps (nodes that are delayed, observe, or use their memory).
         nests: whether nodes can be called from within a forward.
+        tells_by_outcomes: whether the outcomes of a run say by themselves what a record of it would: nothing is async,
+            so that there is no cost, and nothing is nested, so that there are no calls but those of the structure.
         remembers: whether outcomes are kept during a step.
         overlaps: whether a node is in another tree too.
         threaded: whether parts of it run in worker threads on any loop.
@@ -99,6 +102,7 @@ class Plan:
         self.root = self._place(root, "")
         self.size = len(self.by_node)
         places = list(self.root)
+        self.paths = [(place.path, place.index) for place in places]
         nodes = [group[0].node for group in self.by_node.values()]
         self.is_async = self.root.is_async
         self.delays = self.root.delays
@@ -106,6 +110,7 @@ class Plan:
         self.self_stateful = [node for node in nodes if node._keeps_state()]
         self.stateful = self.delays or bool(self.observers) or any(node._remembers for node in nodes)
         self.nests = any(place.custom for place in places)
+        self.tells_by_outcomes = not (self.nests or self.is_async)
         self._mark_remembered(self.root, under_custom=False)
         self.remembers = any(place.remembered for place in places)
         self.threaded = any(getattr(place.node, "around", None) is not None for place in places)

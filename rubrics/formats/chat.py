@@ -23,41 +23,49 @@ def steps_from_chat(messages: Any, *, done: bool, place: str = "messages") -> tu
 
     Raises FormatError, naming the message as `place.index`, where the list is not a chat.
     """
+    opening, steps = turns_of_chat(messages, done=done, place=place)
+    return chat_observation(opening), steps
+
+
+def turns_of_chat(messages: Any, *, done: bool, place: str) -> tuple[list[dict[str, Any]], list[Step]]:
+    """Like `steps_from_chat`, with the messages themselves before the first action."""
     if not isinstance(messages, list):
         raise FormatError(f"{place}: expected a list of chat messages, found {_short(messages)}")
-    actions: list[dict[str, Any]] = []
-    replies: list[list[dict[str, Any]]] = [[]]
+    opening: list[dict[str, Any]] = []
+    turns: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+    replies = opening
     for index, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise FormatError(f"{place}.{index}: expected a message with a role, found {_short(message)}")
         if message["role"] == "assistant":
-            actions.append(_action(message, f"{place}.{index}"))
-            replies.append([])
+            replies = []
+            turns.append((_action(message, place, index), replies))
         else:
-            replies[-1].append(message)
-    initial, *observations = [
-        chat_observation(group, done=done and bool(actions) and number == len(actions))
-        for number, group in enumerate(replies)
+            replies.append(message)
+    last = len(turns) - 1
+    return opening, [
+        Step(Record(action), chat_observation(replies, done=done and number == last))
+        for number, (action, replies) in enumerate(turns)
     ]
-    return initial, [Step(Record(action), reply) for action, reply in zip(actions, observations, strict=True)]
 
 
 def chat_observation(messages: Sequence[Mapping[str, Any]], *, done: bool = False) -> Record:
     """Messages that the agent is answered with, or asked with, as an observation."""
-    return Record(messages=messages, content=_text(messages), done=done)
+    return Record({"messages": messages, "content": _text(messages) if messages else "", "done": done})
 
 
-def _action(message: Mapping[str, Any], place: str) -> dict[str, Any]:
+def _action(message: Mapping[str, Any], place: str, index: int) -> dict[str, Any]:
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
-        raise FormatError(f"{place}.tool_calls: expected a list, found {_short(calls)}")
+        raise FormatError(f"{place}.{index}.tool_calls: expected a list, found {_short(calls)}")
     functions = [(call.get("id"), call.get("function")) if isinstance(call, dict) else (None, call) for call in calls]
     if message.get("function_call"):  # the form before tool calls
         functions.append((None, message["function_call"]))
     tool_calls = []
     for number, (call_id, function) in enumerate(functions):
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise FormatError(f"{place}.tool_calls.{number}: expected a function with a name, found {_short(function)}")
+            where = f"{place}.{index}.tool_calls.{number}"
+            raise FormatError(f"{where}: expected a function with a name, found {_short(function)}")
         tool_calls.append({"id": call_id, "name": function["name"], "arguments": _arguments(function.get("arguments"))})
     rest = {key: value for key, value in message.items() if key not in _READ}
     return {"content": message.get("content"), "tool_calls": tool_calls, **rest}

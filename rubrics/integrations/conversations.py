@@ -13,13 +13,14 @@ assistant's messages in it are examples, not actions.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from rubrics.formats.chat import chat_observation, steps_from_chat
+from rubrics.formats.chat import chat_observation, turns_of_chat
 from rubrics.formats.parsing import FormatError
-from rubrics.trajectory import End, Trajectory, wrap
+from rubrics.trajectory import End, Trajectory, jsonable, plain_object, wrap
 
 
 def trajectory_of(
@@ -44,12 +45,12 @@ def trajectory_of(
     Raises:
         FormatError: something is no chat message, named as `completion.index`, or no message is an assistant's.
     """
-    opening, steps = steps_from_chat(
+    opening, steps = turns_of_chat(
         _messages(completion, "assistant", "completion"), done=end == "terminated", place="completion"
     )
     if not steps:
         raise FormatError("completion: there is no assistant's message in it, so no action to score")
-    before = [*_messages(prompt, "user", "prompt"), *opening["messages"]]
+    before = [*_messages(prompt, "user", "prompt"), *opening]
     return Trajectory(
         id=uuid4().hex if id is None else id,
         task=wrap(task),
@@ -58,6 +59,42 @@ def trajectory_of(
         end=end,
         metadata=dict(metadata or {}),
     )
+
+
+def trajectory_of_output(inputs: Any, output: Any, *, task: Any = None, id: str | None = None) -> Trajectory:
+    """The trajectory of one case of an evaluator, whose inputs and output may be anything.
+
+    Text, a list of chat messages, `{"messages": […]}` and a chat completion, `{"choices": [{"message": …}, …]}`, are
+    the conversation that they are; an output that repeats the messages of the inputs is read from there on. Anything
+    else becomes one message: its JSON as `content`, and as the action's `output` the thing itself.
+    """
+    prompt, completion = _conversation(inputs), _conversation(output)
+    if completion is None:
+        completion = [{"role": "assistant", "content": _json(output), "output": output}]
+    elif prompt and isinstance(prompt, list) and completion[: len(prompt)] == prompt:
+        completion = completion[len(prompt) :]
+    if prompt is None and inputs is not None:
+        prompt = _json(inputs)
+    return trajectory_of(prompt, completion, task=task, id=id)
+
+
+def _conversation(value: Any) -> Any:
+    """Text or chat messages, or None for what is neither."""
+    if isinstance(value, Mapping):
+        choices = value.get("choices")
+        first = choices[0] if isinstance(choices, list) and choices else None
+        value = [first.get("message")] if isinstance(first, Mapping) else value.get("messages")
+    if isinstance(value, str) or (isinstance(value, list) and value and all(map(_is_message, value))):
+        return value
+    return None
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("role"), str)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(jsonable(value, plain_object), ensure_ascii=False)
 
 
 def _messages(value: Any, role: str, place: str) -> list[Any]:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from rubrics.delayed import TrajectoryRubric
-from rubrics.engine.frames import FRAME
+from rubrics.engine.frames import FRAME, of_this_run
 from rubrics.engine.journal import Pair
 from rubrics.score import RubricError
+
+
+class _Called:
+    """What the function says of the rollout: a coroutine function where it is one, which then needs no thread."""
+
+    def __get__(self, leaf: RewardFunction | None, _: type) -> Any:
+        if leaf is None:
+            return self
+        return leaf._called_async if leaf.is_async else leaf._called
 
 
 class RewardFunction(TrajectoryRubric):
@@ -39,21 +48,34 @@ class RewardFunction(TrajectoryRubric):
         self.is_async = _is_async(function)
         self._parameters = _parameters(function)
 
-    def score_trajectory(self, trajectory: list[Pair]) -> Any:
-        """What the function says of the rollout."""
-        known = self.known(trajectory)
+    score_trajectory = _Called()
+
+    def _called(self, trajectory: list[Pair]) -> Any:
+        return self.function(**self._arguments(trajectory))
+
+    async def _called_async(self, trajectory: list[Pair]) -> Any:
+        return await self.function(**self._arguments(trajectory))
+
+    def _arguments(self, trajectory: list[Pair]) -> dict[str, Any]:
+        # All functions of a tree are told the same of a rollout, unless they are called for some of its steps only.
+        if self.sees == "steps":
+            known = of_this_run(self._known_as(), lambda: self.known(trajectory))
+        else:
+            known = self.known(trajectory)
         names, everything = self._parameters
         if everything:
-            return self.function(**known)
+            return known
         try:
-            return self.function(**{name: known[name] for name, needed in names.items() if needed or name in known})
+            return {name: known[name] for name, needed in names.items() if needed or name in known}
         except KeyError as error:
-            if error.args[0] not in names or error.args[0] in known:
-                raise
             raise RubricError(
                 f"{self.name} wants {error.args[0]!r}, and there is: {', '.join(map(str, known))}; "
                 "put it into the task (a column of the dataset)"
             ) from None
+
+    def _known_as(self) -> Hashable:
+        """What `known` depends on, beside the rollout."""
+        return type(self), self.messages
 
     @property
     def name(self) -> str:

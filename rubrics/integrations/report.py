@@ -13,6 +13,7 @@ from rubrics.episode import Episode
 from rubrics.evaluation import Evaluation, evaluation_of
 from rubrics.formats.jsonl import trajectory_line
 from rubrics.formats.parsing import finite
+from rubrics.score import Outcome, Unscored, is_pending
 
 _writing = threading.Lock()
 
@@ -20,51 +21,78 @@ _writing = threading.Lock()
 class StepReport:
     """What a tree said of one step.
 
-    Args:
-        verdict: the record of the step, or what the tree raised.
-        record: the record, where it is known and the verdict is an exception that does not bear it.
-
     Attributes:
         reward: None where there is none.
+        status: `"scored"`, `"pending"`, `"unscored"` or `"error"`.
+        scores: of the nodes below the root by path; None for one that was unscored, or not reached.
         error: what was raised; None where nothing was.
-        evaluation: the record, as far as it came.
+        evaluation: the record, where there is one, as far as it came.
         message: why there is no reward, `"legal.rubric: ValueError: boom"`; hosts send it as `str(RubricError)`.
         hint: the same without the words of nodes and exceptions, which can quote a gold answer.
         step_rewards: of an episode that ended with this step, as JSON values.
     """
 
-    def __init__(self, verdict: Evaluation | BaseException, record: Evaluation | None = None) -> None:
-        self.reward: float | None = None
+    def __init__(self, status: str, reward: float | None, scores: dict[str, float | None]) -> None:
+        self.status, self.reward, self.scores = status, reward, scores
         self.error: BaseException | None = None
-        self.step_rewards: dict[str, Any] | None = None
+        self.evaluation: Evaluation | None = None
         self.message = self.hint = ""
-        if isinstance(verdict, BaseException):
-            self.error = verdict
-            self.evaluation = record or evaluation_of(verdict)
-            root = "the rubric" if self.evaluation is None else self.evaluation.kind
-            self.hint = f"{getattr(verdict, '_rubrics_path', root)}: {type(verdict).__name__}"
-            notes = [note for note in getattr(verdict, "__notes__", ()) if not note.startswith("in rubric ")]
-            self.message = "; ".join([f"{self.hint}: {verdict}", *notes])
-            return
-        self.evaluation = verdict
-        self.reward = verdict.score
-        if self.reward is None:
-            nodes = _unscored(verdict)
-            names = [node.path or node.kind for node in nodes]
-            self.hint = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} unscored"
-            self.message = "; ".join(
-                f"{name} is unscored: {node.reason or 'no reason given'}"
-                for name, node in zip(names, nodes, strict=True)
-            )
+        self.step_rewards: dict[str, Any] | None = None
+
+    @classmethod
+    def of_record(cls, record: Evaluation) -> StepReport:
+        """The report of a step that was recorded."""
+        report = cls(record.status, record.score, _scores_in(record))
+        report.evaluation = record
+        if record.score is None:
+            report._unscored([(node.path or node.kind, node.reason) for node in _unscored(record)])
+        return report
+
+    @classmethod
+    def of_episode(cls, episode: Episode, kind: str) -> StepReport:
+        """The report of an episode's last step, which was not recorded; `kind` is the root's."""
+        outcomes = episode.last_outcomes()
+        root = outcomes.pop("")
+        scores = {
+            path: outcome if outcome.__class__ is float else None if _missing(outcome) else float(outcome)  # type: ignore[arg-type]
+            for path, outcome in outcomes.items()
+        }
+        if not isinstance(root, Unscored):
+            return cls("pending" if is_pending(root) else "scored", float(root), scores)  # type: ignore[arg-type]
+        report = cls("unscored", None, scores)
+        unscored = [(path, outcome) for path, outcome in outcomes.items() if isinstance(outcome, Unscored)]
+        innermost = [
+            (path, outcome.reason)
+            for path, outcome in unscored
+            if not any(other.startswith(f"{path}.") for other, _ in unscored)
+        ]
+        report._unscored(innermost or [(kind, root.reason)])
+        return report
+
+    @classmethod
+    def of_error(cls, error: BaseException, record: Evaluation | None = None) -> StepReport:
+        """The report of a tree that raised; the record where it is known and the exception does not bear it."""
+        record = record or evaluation_of(error)
+        report = cls("error", None, {} if record is None else _scores_in(record))
+        report.error, report.evaluation = error, record
+        root = "the rubric" if record is None else record.kind
+        report.hint = f"{getattr(error, '_rubrics_path', root)}: {type(error).__name__}"
+        notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith("in rubric ")]
+        report.message = "; ".join([f"{report.hint}: {error}", *notes])
+        return report
+
+    def _unscored(self, nodes: list[tuple[str, str | None]]) -> None:
+        self.hint = f"{', '.join(name for name, _ in nodes)} {'is' if len(nodes) == 1 else 'are'} unscored"
+        self.message = "; ".join(f"{name} is unscored: {reason or 'no reason given'}" for name, reason in nodes)
 
     def to_dict(self, full: bool = False) -> dict[str, Any]:
         """As JSON values: status, reason, scores by path; with `full`, reasons in words and the whole record."""
         record = self.evaluation
-        data: dict[str, Any] = {"status": "error" if self.error or record is None else record.status}
+        data: dict[str, Any] = {"status": self.status}
         reason = (self.message or (record and record.reason)) if full else self.hint
         if reason:
             data["reason"] = reason
-        data["scores"] = {} if record is None else {node.path: node.score for node in record.nodes() if node.path}
+        data["scores"] = self.scores
         if self.step_rewards is not None:
             data["step_rewards"] = self.step_rewards
         if full and record is not None:
@@ -110,6 +138,14 @@ def append_episode(
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("ab", buffering=0) as stream:  # one write a line: other processes may append to it too
             stream.write(line)
+
+
+def _scores_in(record: Evaluation) -> dict[str, float | None]:
+    return {node.path: node.score for node in record.nodes() if node.path}
+
+
+def _missing(outcome: Outcome | None) -> bool:
+    return outcome is None or isinstance(outcome, Unscored)
 
 
 def _unscored(record: Evaluation) -> list[Evaluation]:

@@ -114,7 +114,8 @@ class Scorer:
         rubric: the tree. Each rollout is an episode of its own, so one tree serves any number at once.
         concurrency: rollouts in progress at once, if the tree has async nodes.
         on_error: `"unscored"`: a tree that raises leaves its rollout without a reward; it is logged as a warning, and
-            raised where every rollout of the batch failed. `"raise"`: it is raised at once.
+            raised where every rollout of the batch failed. `"log"`: it is logged even then, for hosts whose batches
+            are the rollouts of one task. `"raise"`: it is raised at once.
         record: keep the Evaluation of each rollout. None: of trees with async nodes, to know what their calls cost.
     """
 
@@ -123,13 +124,13 @@ class Scorer:
         rubric: Rubric,
         *,
         concurrency: int = 256,
-        on_error: Literal["unscored", "raise"] = "unscored",
+        on_error: Literal["unscored", "log", "raise"] = "unscored",
         record: bool | None = None,
     ) -> None:
         if not isinstance(rubric, Rubric):
             raise TypeError(f"expected a tree (an instance of rubrics.Rubric), not {rubric!r:.80}")
-        if on_error not in ("unscored", "raise"):
-            raise ValueError(f"on_error is 'unscored' or 'raise', not {on_error!r}")
+        if on_error not in ("unscored", "log", "raise"):
+            raise ValueError(f"on_error is 'unscored', 'log' or 'raise', not {on_error!r}")
         if concurrency < 1:
             raise ValueError(f"concurrency is at least 1, not {concurrency}")
         self.rubric = rubric
@@ -177,7 +178,8 @@ class Scorer:
 
     def _checked(self, scored: list[Scored]) -> list[Scored]:
         failures = [one.error for one in scored if one.error is not None]
-        if failures and (self.on_error == "raise" or len(failures) == len(scored) > 1):
+        all_failed = len(failures) == len(scored) > 1
+        if failures and (self.on_error == "raise" or (self.on_error == "unscored" and all_failed)):
             raise failures[0]
         for error in failures:
             _log.warning("a rollout has no reward: the rubric failed", exc_info=error)
@@ -230,11 +232,12 @@ def _scored(episode: Episode) -> Scored:
     scores: dict[str, float | None] = {}
     reasons: dict[str, str] = {}
     for path, outcome in episode.last_outcomes().items():
-        plain = outcome.__class__ is float
+        if outcome.__class__ is not float:
+            if isinstance(outcome, Score | Unscored) and outcome.reason:
+                reasons[path] = outcome.reason
+            outcome = None if outcome is None or isinstance(outcome, Unscored) else float(outcome)
         if path:
-            scores[path] = None if outcome is None or isinstance(outcome, Unscored) else float(outcome)
-        if not plain and isinstance(outcome, Score | Unscored) and outcome.reason:
-            reasons[path] = outcome.reason
+            scores[path] = outcome
     scored = Scored(reward, "unscored" if reward is None else "scored", reasons.get(""), scores, reasons)
     scored.episode = episode
     if reward is None:
@@ -259,7 +262,7 @@ def _why_unscored(episode: Episode) -> str:
 
 
 def _failed(error: Exception, episode: Episode) -> Scored:
-    report = StepReport(error)
+    report = StepReport.of_error(error)
     spent = sum((evaluation.usage for evaluation in episode.evaluations), NO_USAGE)
     if report.evaluation is not None:
         spent = spent + report.evaluation.usage

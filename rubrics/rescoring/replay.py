@@ -125,7 +125,8 @@ def take(episode: Episode, steps: Sequence[Step], end: End | None) -> None:
             episode.step_unpaid(step.action, step.observation)
         else:
             episode.step(step.action, step.observation)
-    episode.end(end)
+    if not episode.over:
+        episode.end(end)
 
 
 async def take_async(episode: Episode, steps: Sequence[Step], end: End | None, threads: bool = False) -> None:
@@ -135,4 +136,5 @@ async def take_async(episode: Episode, steps: Sequence[Step], end: End | None, t
             await episode.astep_unpaid(step.action, step.observation, threads=threads)
         else:
             await episode.astep(step.action, step.observation, threads=threads)
-    await episode.aend(end, threads=threads)
+    if not episode.over:
+        await episode.aend(end, threads=threads)

@@ -1,7 +1,6 @@
 """What the tests of OpenReward and ORS share: a quiz of tool calls without rewards, its rubric, servers and clients."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
@@ -12,8 +11,6 @@ from pydantic import BaseModel
 
 from rubrics import EqualSplit, Rubric, TrajectoryRubric, Unscored, WeightedSum
 from tests.integrations.serving import serving_app
-
-os.environ["OPENREWARD_DISABLE_UPDATE_CHECK"] = "1"  # else its client and server ask the network for their version
 
 HOSTS = ("openreward", "ors")
 TASKS = [{"question": f"{n} + {n}?", "answer": str(2 * n)} for n in range(6)]

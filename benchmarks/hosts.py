@@ -1,0 +1,254 @@
+"""What scoring costs in hosts, against the same host without a rubric or with its own.
+
+    python benchmarks/hosts.py                  # what can be imported here is measured, the rest is named
+    python benchmarks/hosts.py --rounds 9 --only openenv
+
+- openenv: steps a second of its server over a WebSocket, with a tree of ten leaves and without a rubric.
+- openreward: how long a call of one session takes while 32 others wait for a judge of 200 ms.
+- rollouts: 100 rollouts under ten functions by our adapters for verifiers and TRL, against verifiers' own `score_group`
+  (needs verifiers 0.3.1, or the same code in 0.4).
+"""
+
+import argparse
+import asyncio
+import importlib.util
+import multiprocessing
+import os
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+os.environ["OPENREWARD_DISABLE_UPDATE_CHECK"] = "1"
+os.environ["OPENREWARD_LOG_LEVEL"] = "ERROR"
+
+
+def available(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def served(target: Callable[[int], None]) -> tuple[multiprocessing.Process, int]:
+    """A server in a process of its own, and its port."""
+    port = free_port()
+    process = multiprocessing.get_context("spawn").Process(target=target, args=(port,), daemon=True)
+    process.start()
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", port), 0.1).close()
+            return process, port
+        except OSError:
+            time.sleep(0.05)
+    raise RuntimeError("the server did not start")
+
+
+# -- OpenEnv ----------------------------------------------------------------------------------------------------------
+
+
+def make_env(scored: bool) -> tuple[type, type, type]:
+    from openenv.core import Action, Environment, Observation, State
+
+    from rubrics import Rubric, WeightedSum
+    from rubrics.integrations.openenv import RubricEnvironment
+
+    class Say(Action):
+        text: str
+
+    class Heard(Observation):
+        text: str = ""
+
+    class Long(Rubric):
+        def __init__(self, least: int) -> None:
+            super().__init__()
+            self.least = least
+
+        def forward(self, action: Say, observation: Heard) -> float:
+            return float(len(action.text) > self.least)
+
+    base: Any = RubricEnvironment[Say, Heard, State] if scored else Environment[Say, Heard, State]
+
+    class Echo(base):
+        SUPPORTS_CONCURRENT_SESSIONS = True
+        rubric = WeightedSum([Long(n) for n in range(10)], [0.1] * 10) if scored else None
+
+        def __init__(self) -> None:
+            super().__init__()
+
+        def reset(self, seed: Any = None, episode_id: Any = None, **kwargs: Any) -> Heard:
+            return Heard(text="begin")
+
+        def step(self, action: Say, timeout_s: Any = None, **kwargs: Any) -> Heard:
+            return Heard(text=action.text)
+
+        @property
+        def state(self) -> State:
+            return State()
+
+    return Echo, Say, Heard
+
+
+def serve_openenv(scored: bool, port: int) -> None:
+    import uvicorn
+    from openenv.core import create_app
+
+    env, action, observation = make_env(scored)
+    app = create_app(env, action, observation, env_name="echo", max_concurrent_envs=8)
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="critical")
+
+
+def serve_scored(port: int) -> None:
+    serve_openenv(True, port)
+
+
+def serve_unscored(port: int) -> None:
+    serve_openenv(False, port)
+
+
+def openenv(rounds: int) -> None:
+    from openenv.core import GenericEnvClient
+
+    count = 300
+    servers = {"without a rubric": served(serve_unscored), "ten leaves": served(serve_scored)}
+    rates: dict[str, list[float]] = {name: [] for name in servers}
+
+    def measure(port: int) -> float:
+        with GenericEnvClient(base_url=f"http://127.0.0.1:{port}").sync() as client:
+            client.reset()
+            for _ in range(30):
+                client.step({"text": "warm"})
+            start = time.perf_counter()
+            for _ in range(count):
+                client.step({"text": "hello there"})
+            return count / (time.perf_counter() - start)
+
+    for _ in range(rounds):
+        for name, (_, port) in servers.items():
+            rates[name].append(measure(port))
+    for process, _ in servers.values():
+        process.terminate()
+    plain, scored = (statistics.median(values) for values in rates.values())
+    ratios = sorted(b / a for a, b in zip(*rates.values(), strict=True))
+    print(f"openenv: {plain:.0f} steps/s without a rubric, {scored:.0f} with ten leaves; ratio of medians ", end="")
+    print(f"{scored / plain:.3f}, of rounds {ratios[0]:.3f} to {ratios[-1]:.3f} (floor 0.95)")
+
+
+# -- OpenReward -------------------------------------------------------------------------------------------------------
+
+
+def serve_openreward(port: int) -> None:
+    import uvicorn
+    from openreward.environments import Server, Split, TextBlock, ToolOutput, tool
+
+    from rubrics import Rubric
+    from rubrics.integrations.openreward import RubricEnvironment
+
+    class Judge(Rubric):
+        """Blocks its thread, as a judge does that is asked by a plain client."""
+
+        def forward(self, action: Any, observation: Any) -> float:
+            if action.name == "judged":
+                time.sleep(0.2)
+            return 1.0
+
+    class Echo(RubricEnvironment):
+        rubric = Judge()
+
+        @classmethod
+        def list_splits(cls) -> Any:
+            return [Split(name="train", type="train")]
+
+        @classmethod
+        def list_tasks(cls, split: str) -> Any:
+            return [{"n": 1}]
+
+        def get_prompt(self) -> Any:
+            return [TextBlock(text="?")]
+
+        @tool
+        async def judged(self) -> ToolOutput:
+            return ToolOutput(blocks=[TextBlock(text="ok")])
+
+        @tool
+        async def quick(self) -> ToolOutput:
+            return ToolOutput(blocks=[TextBlock(text="ok")])
+
+    uvicorn.run(Server([Echo]).app, host="127.0.0.1", port=port, log_level="critical")
+
+
+def openreward(rounds: int) -> None:
+    from openreward import AsyncOpenReward
+
+    async def run(port: int) -> None:
+        api = AsyncOpenReward().environments
+        url = f"http://127.0.0.1:{port}"
+        environment = api.get("echo", base_url=url)
+        [task] = await environment.list_tasks("train")
+        stop = False
+        judgements = 0
+
+        async def busy() -> None:
+            nonlocal judgements
+            async with environment.session(task=task) as session:
+                while not stop:
+                    await session.call_tool("judged", {})
+                    judgements += 1
+
+        async def timed(session: Any, calls: int) -> list[float]:
+            took = []
+            for _ in range(calls):
+                start = time.perf_counter()
+                await session.call_tool("quick", {})
+                took.append((time.perf_counter() - start) * 1000)
+                await asyncio.sleep(0.01)
+            return took
+
+        async with environment.session(task=task) as session:
+            await timed(session, 10)
+            idle = await timed(session, 20 * rounds)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(32):
+                    group.create_task(busy())
+                await asyncio.sleep(1.0)
+                judgements, start = 0, time.perf_counter()
+                loaded = await timed(session, 20 * rounds)
+                rate = judgements / (time.perf_counter() - start)
+                stop = True
+        await api.aclose()
+        quantiles = statistics.quantiles(loaded, n=20)
+        print(
+            f"openreward: a call takes {statistics.median(idle):.1f} ms alone; beside 32 sessions whose judge takes "
+            f"200 ms ({rate:.0f} judgements/s) median {statistics.median(loaded):.1f} ms, 95th percentile "
+            f"{quantiles[-1]:.1f} ms, most {max(loaded):.1f} ms (ceiling 50)"
+        )
+
+    process, port = served(serve_openreward)
+    asyncio.run(run(port))
+    process.terminate()
+
+
+PARTS: dict[str, tuple[str, Callable[[int], None]]] = {
+    "openenv": ("openenv", openenv),
+    "openreward": ("openreward", openreward),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", choices=PARTS)
+    arguments = parser.parse_args()
+    for name, (package, part) in PARTS.items():
+        if arguments.only in (None, name):
+            if available(package):
+                part(arguments.rounds)
+            else:
+                print(f"{name}: not measured, {package} is not installed here")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Reward functions as leaves: what they are called with, and how often that is worked out."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from rubrics import Gate, Rubric, RubricError, Switch, WeightedSum
+from rubrics.integrations.conversations import trajectory_of
+from rubrics.integrations.functions import RewardFunction
+from rubrics.integrations.scoring import Scorer
+from rubrics.rescoring import rescore_one
+
+CHAT = [
+    {"role": "assistant", "content": "a"},
+    {"role": "user", "content": "and?"},
+    {"role": "assistant", "content": "b"},
+]
+
+
+def scored(tree: Rubric, completion: Any = "7", **task: Any) -> Any:
+    trajectory = trajectory_of("Which number?", completion, task=task)
+    result = Scorer(tree).score(trajectory)
+    assert result.reward == rescore_one(trajectory, tree).reward
+    return result
+
+
+def halves(a: Rubric, b: Rubric) -> WeightedSum:
+    return WeightedSum({"a": a, "b": b}, {"a": 0.5, "b": 0.5})
+
+
+def test_functions_get_what_they_name() -> None:
+    def exact(completion: str, answer: str) -> float:
+        return float(completion == answer)
+
+    def all_of_it(**known: Any) -> float:
+        return float(
+            known["prompt"] == "Which number?" and known["task"].answer == known["answer"] and known["level"] == 3
+        )
+
+    assert scored(halves(RewardFunction(exact), RewardFunction(all_of_it)), answer="7", level=3).reward == 1.0
+    assert "wants 'answer', and there is: prompt, completion, task" in scored(RewardFunction(exact)).reason
+    with pytest.raises(RubricError, match="wants 'answer'"):
+        Scorer(RewardFunction(exact), on_error="raise").score(trajectory_of(None, "7"))
+
+
+def test_what_functions_are_told_is_worked_out_once_a_rollout() -> None:
+    asked = []
+
+    class Counting(RewardFunction):
+        def known(self, trajectory: Any) -> dict[str, Any]:
+            asked.append(self.messages)
+            return super().known(trajectory)
+
+    leaves = {f"{i}": Counting(lambda completion: float(bool(completion)), messages=i % 2 == 1) for i in range(6)}
+    tree = WeightedSum(leaves, dict.fromkeys(leaves, 1 / 6))
+    assert Scorer(tree).score(trajectory_of(None, "7")).reward == pytest.approx(1.0)
+    assert asked == [False, True]
+
+
+def test_texts_and_messages_side_by_side() -> None:
+    text = RewardFunction(lambda completion: float(completion == "b"))
+    messages = RewardFunction(lambda completion: len(completion) / 3, messages=True)
+    assert scored(halves(text, messages), CHAT).reward == 1.0
+
+
+def test_a_function_that_is_called_for_some_steps_is_told_of_those() -> None:
+    def count(completion: Any) -> float:
+        return float(len(completion))
+
+    some, all_of_them = RewardFunction(count, messages=True), RewardFunction(count, messages=True)
+    some.sees = "calls"
+    tree = halves(
+        Switch(lambda action, observation: action.content, {"a": Gate(all_of_them, 0.0), "b": some}), all_of_them
+    )
+    assert scored(tree, CHAT).scores["a.b"] == 1.0
+    assert scored(tree, CHAT).scores["b"] == 3.0
+
+
+def test_async_functions_run_at_once_and_in_no_thread() -> None:
+    here: set[str] = set()
+    running = 0
+    most = 0
+
+    async def slow(completion: str) -> float:
+        nonlocal running, most
+        here.add(threading.current_thread().name)
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return float(completion == "7")
+
+    tree = halves(RewardFunction(slow), RewardFunction(slow))
+
+    async def score() -> list[Any]:
+        return await Scorer(tree).score_all_async([trajectory_of(None, "7") for _ in range(5)])
+
+    assert [one.reward for one in asyncio.run(score())] == [1.0] * 5
+    assert here == {threading.current_thread().name} and most == 10
