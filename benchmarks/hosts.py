@@ -6,7 +6,7 @@
 - openenv: steps a second of its server over a WebSocket, with a tree of ten leaves and without a rubric.
 - openreward: how long a call of one session takes while 32 others wait for a judge of 200 ms.
 - rollouts: 100 rollouts under ten functions by our adapters for verifiers and TRL, against verifiers' own `score_group`
-  (needs verifiers 0.3.1, or the same code in 0.4).
+  (needs verifiers 0.3.1).
 """
 
 import argparse
@@ -25,7 +25,10 @@ os.environ["OPENREWARD_LOG_LEVEL"] = "ERROR"
 
 
 def available(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # of the package that it would be in
+        return False
 
 
 def free_port() -> int:
@@ -231,9 +234,110 @@ def openreward(rounds: int) -> None:
     process.terminate()
 
 
+# -- rollouts ---------------------------------------------------------------------------------------------------------
+
+
+def rollouts(rounds: int) -> None:
+    import verifiers as vf
+
+    from rubrics import Rubric, WeightedSum
+    from rubrics.integrations.functions import RewardFunction
+    from rubrics.integrations.trl import reward_function
+    from rubrics.integrations.verifiers_v0 import TreeRubric
+
+    names = [f"f{i}" for i in range(10)]
+    texts = [f"The answer is {k}" for k in range(100)]
+
+    def function(sign: str, wait: bool) -> Any:
+        """A function as verifiers calls it."""
+
+        def check(completion: Any, answer: Any) -> float:
+            return 1.0 if sign in completion[-1]["content"] else 0.5
+
+        async def check_async(completion: Any, answer: Any) -> float:
+            await asyncio.sleep(0.01)
+            return check(completion, answer)
+
+        made = check_async if wait else check
+        made.__name__ = sign
+        return made
+
+    class Leaf(Rubric):
+        def __init__(self, sign: str) -> None:
+            super().__init__()
+            self.sign = sign
+
+        def forward(self, action: Any, observation: Any) -> float:
+            return 1.0 if self.sign in action.content else 0.5
+
+    class AsyncLeaf(Leaf):
+        async def forward(self, action: Any, observation: Any) -> float:  # type: ignore[override]
+            await asyncio.sleep(0.01)
+            return 1.0 if self.sign in action.content else 0.5
+
+    def tree(leaf: Callable[[str], Rubric]) -> Rubric:
+        return WeightedSum({name: leaf(name[1]) for name in names}, dict.fromkeys(names, 0.1))
+
+    def states() -> list[Any]:
+        made = []
+        for k, text in enumerate(texts):
+            state = vf.State(
+                input={"prompt": [vf.UserMessage(content="What?")], "answer": str(k), "example_id": k, "info": {}}
+            )
+            state["completion"] = [vf.AssistantMessage(content=text)]
+            state.update({"trajectory": [], "reward": None, "metrics": None, "error": None, "is_truncated": False})
+            state["trajectory_id"] = f"t{k}"
+            made.append(state)
+        return made
+
+    async def by_states(rubric: Any) -> tuple[float, list[float]]:
+        batch = states()
+        start = time.perf_counter()
+        await rubric.score_group(batch)
+        return (time.perf_counter() - start) * 1000, [state["reward"] for state in batch]
+
+    async def by_trl(called: Any) -> tuple[float, list[float]]:
+        columns = {"answer": [str(k) for k in range(100)], "completion_ids": [[1]] * 100}
+        prompts = [[{"role": "user", "content": "What?"}]] * 100
+        completions = [[{"role": "assistant", "content": text}] for text in texts]
+        start = time.perf_counter()
+        rewards = called(prompts=prompts, completions=completions, **columns)
+        if hasattr(rewards, "__await__"):
+            rewards = await rewards
+        return (time.perf_counter() - start) * 1000, rewards
+
+    async def run() -> None:
+        for kind, wait, leaf in (("sync", False, Leaf), ("async, 10 ms", True, AsyncLeaf)):
+            functions = tree(lambda sign, wait=wait: RewardFunction(function(sign, wait), messages=True))
+            theirs = vf.Rubric([function(name[1], wait) for name in names], [0.1] * 10)
+            ways = {
+                "verifiers": lambda theirs=theirs: by_states(theirs),
+                "ours in verifiers, leaves": lambda leaf=leaf: by_states(TreeRubric(tree(leaf), unscored="raise")),
+                "ours in verifiers, functions": lambda t=functions: by_states(TreeRubric(t, unscored="raise")),
+                "ours in TRL, leaves": lambda leaf=leaf: by_trl(reward_function(tree(leaf))),
+                "ours in TRL, functions": lambda t=functions: by_trl(reward_function(t)),
+            }
+            took: dict[str, list[float]] = {name: [] for name in ways}
+            for _ in range(rounds):
+                rewards = {}
+                for name, way in ways.items():
+                    milliseconds, rewards[name] = await way()
+                    took[name].append(milliseconds)
+                first = rewards["verifiers"]
+                assert all(abs(a - b) < 1e-9 for found in rewards.values() for a, b in zip(found, first, strict=True))
+            reference = statistics.median(took["verifiers"])
+            for name, times in took.items():
+                middle = statistics.median(times)
+                least, ratio = min(times), reference / middle
+                print(f"rollouts, {kind}: {name:29} {middle:6.1f} ms ({least:.1f} at least), {ratio:.1f} x")
+
+    asyncio.run(run())
+
+
 PARTS: dict[str, tuple[str, Callable[[int], None]]] = {
     "openenv": ("openenv", openenv),
     "openreward": ("openreward", openreward),
+    "rollouts": ("verifiers.legacy", rollouts),
 }
 
 

@@ -49,6 +49,7 @@ class Episode:
         "_frame",
         "_id",
         "_journal",
+        "_keeps_end",
         "_last",
         "_memo",
         "_plan",
@@ -74,7 +75,7 @@ class Episode:
         rubric: Rubric,
         task: Any = None,
         initial: Any = None,
-        record: bool = False,
+        record: bool | None = False,
         snapshot: bool | Callable[[Any], Any] = False,
         reduction: Reduction | None = None,
         id: str | None = None,
@@ -89,7 +90,8 @@ class Episode:
             raise EpisodeError(f"reduction is 'sum' or 'last', not {self.reduction!r}")
         self.evaluations: list[Evaluation] = []
         self.final: Evaluation | None = None
-        self._record = record
+        self._record = bool(record)
+        self._keeps_end = record is not None
         self._snapshot = copy.deepcopy if snapshot is True else snapshot or None
         self._plan: Plan | None = None
         self._run: Run | None = None
@@ -323,6 +325,8 @@ class Episode:
             raise EpisodeError("the episode is not over: its rewards are known after the end; see Episode.end")
         if self._rewards is None:
             plan = self._plan or self._rubric._compiled()
+            if not self._keeps_end:
+                self._note_shares()
             self._rewards = spread(self, plan, self._journal, self._emitted, self._shares)
         return self._rewards
 
@@ -384,10 +388,7 @@ class Episode:
         if not isinstance(outcome, Unscored):
             self._unpaid.add(len(self._emitted) - 1)
 
-    @contextmanager
-    def _stepping(
-        self, plan: Plan, action: Any, observation: Any, recording: bool, threads: bool
-    ) -> Iterator[tuple[Run, Any, Any]]:
+    def _stepping(self, plan: Plan, action: Any, observation: Any, recording: bool, threads: bool) -> _Stepping:
         """A step in progress; if it fails, the episode is as it was."""
         frame = FRAME.get()
         if frame is not None and not frame.run.over and not self._emitted and self._rubric._default is self:
@@ -404,20 +405,10 @@ class Episode:
         if self._snapshot is not None:
             action, observation = self._snapshot(action), self._snapshot(observation)
         ending = read_end(observation)
-        # The record of the last step tells how much of a delayed score reached the root.
-        run, frame = self._a_run(plan, recording or (ending is not None and plan.delays), threads)
+        run, frame = self._a_run(plan, recording or (ending is not None and plan.delays and self._keeps_end), threads)
         run.ending = ending
         self._journal.begin(action, observation)
-        token = FRAME.set(frame)
-        try:
-            yield run, action, observation
-        except BaseException as error:
-            self._roll_back(run, error)
-            raise
-        finally:
-            if run is not self._run:
-                run.close()
-            FRAME.reset(token)
+        return _Stepping(self, run, frame, action, observation)
 
     def _a_run(self, plan: Plan, recording: bool, threads: bool) -> tuple[Run, Frame]:
         """A run for a step. Where nothing can be nested in it, left behind by it or recorded, one serves every step."""
@@ -427,15 +418,15 @@ class Episode:
             run.last.run = run
             if run.memo is not None:
                 run.memo = {}
+            if self._quick is None and not (plan.is_async or plan.observers or self._record or self._snapshot):
+                self._quick = quick_step(self, plan, run, self._frame)  # not on the first step: it may be the only one
+                if self._rubric._default is self:
+                    self._rubric._set(_call=None)  # to be asked for again
             return run, self._frame
         run = Run(plan, self, recording, threads)
         frame = Frame(run)
         if not (plan.nests or plan.threaded or recording or threads):
             self._run, self._frame = run, frame
-            if not (plan.is_async or plan.observers or self._record or self._snapshot):
-                self._quick = quick_step(self, plan, run, frame)
-                if self._rubric._default is self:
-                    self._rubric._set(_call=None)  # to be asked for again
         return run, frame
 
     def _adopt(self, plan: Plan) -> None:
@@ -474,10 +465,14 @@ class Episode:
     def _close(self, status: Any, record: Evaluation | None) -> None:
         self.status = status
         self.final = record
-        if record is not None and self._plan is not None and self._plan.delays:
-            self._shares = shares(self._plan.root, record)  # now: weights may change before somebody asks for rewards
+        if self._keeps_end:  # now: weights may change before somebody asks
+            self._note_shares()
         self._memo = None
         self._forget_run()
+
+    def _note_shares(self) -> None:
+        if self._last is not None and self._plan is not None and self._plan.delays:
+            self._shares = shares(self._plan.root, self._last)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -504,7 +499,7 @@ class Episode:
     @contextmanager
     def _ending_again(self, plan: Plan, ending: End, threads: bool) -> Iterator[tuple[Run, Any, Any]]:
         """The last pair once more, now that the episode ends with it; if that fails, the episode goes on as it was."""
-        run = Run(plan, self, recording=True, threads=threads)
+        run = Run(plan, self, recording=self._record or self._keeps_end, threads=threads)
         run.ending, run.again = ending, True
         if self._memo:  # what the last step assessed is not assessed again; what was pending is
             run.memo = {key: entry for key, entry in self._memo.items() if _settled(entry)}
@@ -540,6 +535,27 @@ class Episode:
         frame = FRAME.get()
         if frame is not None and frame.run.episode is self and self._journal.inside:
             raise EpisodeError("a node cannot take a step of the episode that it is being evaluated in")
+
+
+class _Stepping:  # not contextlib's: it takes three times as long
+    """A step in progress, between the beginning and the commit; if it fails, the episode is as it was."""
+
+    __slots__ = ("action", "episode", "frame", "observation", "run", "token")
+
+    def __init__(self, episode: Episode, run: Run, frame: Frame, action: Any, observation: Any) -> None:
+        self.episode, self.run, self.frame = episode, run, frame
+        self.action, self.observation = action, observation
+
+    def __enter__(self) -> tuple[Run, Any, Any]:
+        self.token = FRAME.set(self.frame)
+        return self.run, self.action, self.observation
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self.episode._roll_back(self.run, error)
+        if self.run is not self.episode._run:
+            self.run.close()
+        FRAME.reset(self.token)
 
 
 def _unless_unscored(outcome: Outcome) -> AbstractContextManager[None]:

@@ -199,7 +199,7 @@ class Rubric(Node):
         self,
         task: Any = None,
         initial: Any = None,
-        record: bool = False,
+        record: bool | None = False,
         snapshot: bool | Callable[[Any], Any] = False,
         reduction: Reduction | None = None,
         id: str | None = None,
@@ -209,7 +209,8 @@ class Rubric(Node):
         Args:
             task: what the agent was asked to do; nodes read `self.task`.
             initial: the first observation.
-            record: keep the Evaluation of every step.
+            record: keep the Evaluation of every step. Without, there is one of the end of a tree with delayed nodes
+                (`final`); None: there is none at all, which is the fastest.
             snapshot: True to deep-copy every action and observation (or a function that copies one), so that a later
                 change of an object does not rewrite the trajectory. By default it refers to the objects given.
             reduction: overrides the tree's.

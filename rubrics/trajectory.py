@@ -22,6 +22,7 @@ Reduction = Literal["sum", "last"]
 
 
 _NESTED = (dict, list, tuple)
+_ATOMS = frozenset((str, int, float, bool, type(None)))
 
 
 class Record(dict[str, Any]):
@@ -39,7 +40,7 @@ class Record(dict[str, Any]):
     def __init__(self, data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), /, **more: Any) -> None:
         dict.__init__(self, data, **more)
         for key, value in dict.items(self):
-            if isinstance(value, _NESTED):
+            if value.__class__ not in _ATOMS and isinstance(value, _NESTED):
                 dict.__setitem__(self, key, wrap(value))
         # An instance's own __dict__ is read at the speed of C and wins over methods of the class; __getattr__ is slow.
         self.__dict__.update(self)
@@ -66,7 +67,7 @@ def wrap(value: Any) -> Any:
     if isinstance(value, dict):
         return value if isinstance(value, Record) else Record(value)
     if type(value) is list:
-        return [wrap(item) if isinstance(item, _NESTED) else item for item in value]
+        return [wrap(item) if isinstance(item, _NESTED) else item for item in value] if value else []
     if type(value) is tuple:
         return tuple([wrap(item) if isinstance(item, _NESTED) else item for item in value])
     return value

@@ -97,28 +97,26 @@ def _unreached(place: Place) -> Evaluation:
     return Evaluation(place.path, place.kind_name, children=[_unreached(child) for child in place.children])
 
 
-def shares(place: Place, record: Evaluation, share: float = 1.0) -> dict[int, float]:
+def shares(place: Place, last: list[Outcome | None], share: float = 1.0) -> dict[int, float]:
     """How much of each delayed node's score the root's score holds, by node index: the product of weights and factors.
 
     Args:
-        place, record: the root of a plan and of the evaluation that ended the episode.
+        place: the root of a plan.
+        last: outcomes by node index, of the run that ended the episode.
         share: what the caller's place holds.
     """
     found: dict[int, float] = {}
-    if not place.delays or record.status != "scored":
+    outcome = last[place.index]
+    if not place.delays or outcome is None or isinstance(outcome, Unscored) or is_pending(outcome):
         return found
     if place.node._is_delayed():
         return {place.index: share}
     if place.kind != CONTAINER:
         return found  # opaque: what it was paid stays where it was paid
     node: Any = place.node
-    below = {child.path: child for child in record.children}
-    values: list[Outcome | None] = []
-    for child in place.children:
-        known = below.get(child.path)
-        values.append(None if known is None else known.outcome)
+    values = [last[child.index] for child in place.children]
     for child, value, part in zip(place.children, values, node.shares(values), strict=True):
         if part and value is not None and not is_pending(value):
-            for index, inner in shares(child, below[child.path], share * part).items():
+            for index, inner in shares(child, last, share * part).items():
                 found[index] = found.get(index, 0.0) + inner
     return found

@@ -51,7 +51,12 @@ def turns_of_chat(messages: Any, *, done: bool, place: str) -> tuple[list[dict[s
 
 def chat_observation(messages: Sequence[Mapping[str, Any]], *, done: bool = False) -> Record:
     """Messages that the agent is answered with, or asked with, as an observation."""
-    return Record({"messages": messages, "content": _text(messages) if messages else "", "done": done})
+    if not messages:
+        return _ENDED if done else _SILENT
+    return Record(messages=messages, content=_text(messages), done=done)
+
+
+_SILENT, _ENDED = (Record(messages=[], content="", done=done) for done in (False, True))
 
 
 def _action(message: Mapping[str, Any], place: str, index: int) -> dict[str, Any]:

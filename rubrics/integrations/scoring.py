@@ -223,7 +223,7 @@ class Scorer:
             return Scored(None, "unscored", "the rollout has no steps")
         record = self.rubric.is_async_tree if self.record is None else self.record
         return self.rubric.episode(
-            trajectory.task, trajectory.initial, record, reduction=trajectory.reduction, id=trajectory.id
+            trajectory.task, trajectory.initial, record or None, reduction=trajectory.reduction, id=trajectory.id
         )
 
 

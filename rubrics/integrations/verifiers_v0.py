@@ -161,10 +161,17 @@ def _messages(messages: Any) -> Any:
 
 
 def _message(message: Any) -> dict[str, Any]:
-    plain: dict[str, Any] = message if isinstance(message, dict) else message.model_dump(exclude_none=True)
+    plain: dict[str, Any] = message if isinstance(message, dict) else _dumped(message)
     if not (calls := plain.get("tool_calls")):
         return plain
     return {**plain, "tool_calls": [_call(json.loads(call) if isinstance(call, str) else call) for call in calls]}
+
+
+def _dumped(message: Any) -> dict[str, Any]:
+    fields = {name: value for name, value in message.__dict__.items() if value is not None}
+    if message.__pydantic_extra__ or any(value.__class__ is not str for value in fields.values()):
+        return message.model_dump(exclude_none=True)  # type: ignore[no-any-return]
+    return fields  # all text, as nearly all messages are: a quarter of the time
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:
