@@ -31,42 +31,42 @@ def check(session: nox.Session, *hosts: str) -> None:
 @nox.session(python=["3.11"])
 def evaluators(session: nox.Session) -> None:
     """Inspect, DSPy, pydantic-evals, MLflow, SkyRL-gym and Gymnasium, which get on with one another."""
-    session.install(".[inspect,dspy,pydantic-evals,mlflow,skyrl-gym,gymnasium]", *TESTING, silent=True)
+    session.install("-e", ".[inspect,dspy,pydantic-evals,mlflow,skyrl-gym,gymnasium]", *TESTING, silent=True)
     check(session, "inspect_ai", "dspy", "pydantic_evals", "mlflow", "skyrl_gym", "gymnasium")
 
 
 @nox.session(python=["3.11"])
 def verifiers(session: nox.Session) -> None:
     """verifiers 0.4, with tasks and traces."""
-    session.install(".[verifiers]", "verifiers>=0.4,<0.5", *TESTING, silent=True)
+    session.install("-e", ".[verifiers]", "verifiers>=0.4,<0.5", *TESTING, silent=True)
     check(session, "verifiers")
 
 
 @nox.session(python=["3.11"])
 def verifiers_v0(session: nox.Session) -> None:
     """verifiers 0.3, with rubrics of functions."""
-    session.install(".[verifiers]", "verifiers>=0.3.1,<0.4", *TESTING, silent=True)
+    session.install("-e", ".[verifiers]", "verifiers>=0.3.1,<0.4", *TESTING, silent=True)
     check(session, "verifiers_v0", "verifiers")
 
 
 @nox.session(python=["3.11"])
 def eval_protocol(session: nox.Session) -> None:
     """eval-protocol."""
-    session.install(".[eval-protocol]", *TESTING, silent=True)
+    session.install("-e", ".[eval-protocol]", *TESTING, silent=True)
     check(session, "eval_protocol")
 
 
 @nox.session(python=["3.11"])
 def art(session: nox.Session) -> None:
     """ART."""
-    session.install(".[art]", *TESTING, silent=True)
+    session.install("-e", ".[art]", *TESTING, silent=True)
     check(session, "art")
 
 
 @nox.session(python=["3.12"])
 def harbor(session: nox.Session) -> None:
     """Harbor, which needs Python 3.12."""
-    session.install(".[harbor]", *TESTING, silent=True)
+    session.install("-e", ".[harbor]", *TESTING, silent=True)
     check(session, "harbor")
 
 
@@ -74,7 +74,7 @@ def harbor(session: nox.Session) -> None:
 def trl(session: nox.Session) -> None:
     """TRL on the CPU, and verl's documented signatures."""
     session.install(os.environ.get("TORCH_REQUIREMENT", "torch==2.13.0"), silent=True)
-    session.install(".", "trl>=1.16,<2", "pandas", *TESTING, silent=True)
+    session.install("-e", ".", "trl>=1.16,<2", "pandas", *TESTING, silent=True)
     check(session, "trl", "trl_groups", "verl")
 
 
