@@ -1,4 +1,4 @@
-"""What a task's own container needs of the Harbor adapter: two files and an exit code. Harbor itself: test_harbor.py."""
+"""What a task's own container needs of the Harbor adapter: two files and an exit code. For Harbor: test_harbor.py."""
 
 import json
 import subprocess
