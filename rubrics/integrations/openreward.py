@@ -20,7 +20,7 @@ take the last reward that is not None for the reward of the episode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar
 
@@ -30,9 +30,9 @@ from rubrics.integrations.conversations import trajectory_of
 from rubrics.integrations.report import plain_values
 from rubrics.integrations.tool_calls import ToolCall
 from rubrics.integrations.tool_environment import EpisodeFinished, ToolEnvironment, tools_of
-from rubrics.integrations.tool_sessions import ToolTasks, tool_tasks
+from rubrics.integrations.tool_sessions import ToolTasks, tasks
 from rubrics.score import RubricError
-from rubrics.trajectory import Reduction, Trajectory, wrap
+from rubrics.trajectory import Trajectory, wrap
 
 try:
     from openreward.environments import Environment, GroupCandidate, GroupScore, ToolOutput
@@ -86,30 +86,6 @@ class RubricEnvironment(ToolEnvironment, Environment):
 
 
 RubricEnvironment.host_bases = (*RubricEnvironment.__mro__,)
-
-
-def tasks(
-    environment: Any,
-    split: str | None = None,
-    start: int | None = None,
-    stop: int | None = None,
-    *,
-    tasks: Iterable[Any] | None = None,
-    reduction: Reduction | None = None,
-    **session: Any,
-) -> ToolTasks:
-    """Tasks for `collect` to play.
-
-    Args:
-        environment: an async client's, `AsyncOpenReward().environments.get(name, base_url=…)`. One of `ors-sdk` is as
-            good.
-        split, start, stop: whose tasks, as in `get_task_range`: negative indices count from the end.
-        tasks: the client's own task objects, in place of a split.
-        reduction: how rewards of calls make the episode's, where the environment does not say it (`expose = "none"`,
-            or no rubric of ours): "sum" or "last".
-        session: further arguments of `environment.session`, such as `secrets` and `toolset`.
-    """
-    return tool_tasks(environment, "openreward", split, start, stop, tasks, reduction, session)
 
 
 async def _score_group(self: RubricEnvironment, candidates: Sequence[GroupCandidate]) -> Sequence[GroupScore]:

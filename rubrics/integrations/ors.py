@@ -8,7 +8,7 @@ run it, and pay it, again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -16,8 +16,7 @@ from pydantic import BaseModel, ValidationError
 from rubrics.integrations.collecting import collect
 from rubrics.integrations.tool_calls import ToolCall
 from rubrics.integrations.tool_environment import EpisodeFinished, ToolEnvironment, tools_of
-from rubrics.integrations.tool_sessions import ToolTasks, tool_tasks
-from rubrics.trajectory import Reduction
+from rubrics.integrations.tool_sessions import ToolTasks, tasks
 
 try:
     from ors import Environment, ToolOutput
@@ -87,25 +86,6 @@ class RubricEnvironment(ToolEnvironment, Environment):
 
 
 RubricEnvironment.host_bases = (*RubricEnvironment.__mro__,)
-
-
-def tasks(
-    environment: Any,
-    split: str | None = None,
-    start: int | None = None,
-    stop: int | None = None,
-    *,
-    tasks: Iterable[Any] | None = None,
-    reduction: Reduction | None = None,
-    **session: Any,
-) -> ToolTasks:
-    """Tasks for `collect` to play, as in `rubrics.integrations.openreward`.
-
-    Args:
-        environment: an async client's, `AsyncORS(base_url=…).environment(name)`. One of `openreward` is as good.
-        split, start, stop, tasks, reduction, session: see there.
-    """
-    return tool_tasks(environment, "ors", split, start, stop, tasks, reduction, session)
 
 
 def _no_tool() -> None:

@@ -81,17 +81,27 @@ class ToolTasks:
         return opened
 
 
-def tool_tasks(
+def tasks(
     environment: Any,
-    host: str,
-    split: str | None,
-    start: int | None,
-    stop: int | None,
-    tasks: Iterable[Any] | None,
-    reduction: Reduction | None,
-    options: dict[str, Any],
+    split: str | None = None,
+    start: int | None = None,
+    stop: int | None = None,
+    *,
+    tasks: Iterable[Any] | None = None,
+    reduction: Reduction | None = None,
+    **session: Any,
 ) -> ToolTasks:
-    """The tasks of a split, or those given."""
+    """Tasks for `collect` to play.
+
+    Args:
+        environment: of an async client of either package: `AsyncOpenReward().environments.get(name, base_url=…)`, or
+            `AsyncORS(base_url=…).environment(name)`.
+        split, start, stop: whose tasks, as in `get_task_range`: negative indices count from the end.
+        tasks: the client's own task objects, in place of a split.
+        reduction: how rewards of calls make the episode's, where the environment does not say it (`expose = "none"`,
+            or no rubric of ours): "sum" or "last".
+        session: further arguments of `environment.session`, such as `secrets` and `toolset`.
+    """
     if (tasks is None) == (split is None):
         raise ValueError("give either a split or tasks")
     given = None if tasks is None else list(tasks)
@@ -104,4 +114,5 @@ def tool_tasks(
         except KeyError:  # OpenReward's client with a server of ors-sdk
             return (await environment.list_tasks(split))[start:stop]
 
-    return ToolTasks(environment, host, load, options, reduction)
+    host = type(environment).__module__.partition(".")[0]
+    return ToolTasks(environment, host, load, session, reduction)
