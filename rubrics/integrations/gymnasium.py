@@ -112,7 +112,8 @@ class RubricReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs)
             self._hosted.abandon()
         observation, info = self.env.reset(seed=seed, options=options)
         if self._hosted is None:
-            self._hosted = HostedSession(self, "gymnasium")
+            name = None if self.env.spec is None else self.env.spec.id
+            self._hosted = HostedSession(self, "gymnasium", environment=name or type(self.env.unwrapped).__name__)
         initial = Record(observation=observation, info=info)
         self._hosted.begin(task=wrap(self.task_of(options, observation, info)), initial=initial)
         return observation, info

@@ -83,11 +83,12 @@ class HostedSession:
         host: the environment; its `rubric` is a session of the tree.
         name: of the host, for the `source` of recordings.
         threads: whether async code runs what is not async in the tree in worker threads.
+        environment: how recordings call it; by default by its class.
     """
 
-    def __init__(self, host: Host, name: str, threads: bool = False) -> None:
+    def __init__(self, host: Host, name: str, threads: bool = False, environment: str | None = None) -> None:
         self._host = host
-        self._name = name
+        self._source = {"host": name, "environment": environment or type(host).__name__}
         self._threads = threads
         self._began = False
         self._busy = False
@@ -255,7 +256,6 @@ class HostedSession:
         if path is None or not episode.steps:
             return
         try:
-            source = {"host": self._name, "environment": type(self._host).__name__}
-            append_episode(path, episode, self._evaluations, source)
+            append_episode(path, episode, self._evaluations, dict(self._source))
         except Exception:  # a full disk must not cost a reward
             _log.exception("the episode %r could not be recorded in %s", episode.id, path)

@@ -396,6 +396,7 @@ def test_recordings_rescore_equal(tmp_path: Path) -> None:
     env.close()
     trajectories = list(read(path))
     assert [trajectory.end for trajectory in trajectories] == ["terminated"] * 3 + ["abandoned"]  # type: ignore[union-attr]
+    assert trajectories[0].source["environment"] == "Walk-v0"  # type: ignore[union-attr]
     rows = list(rescore(trajectories, make_tree()))
     assert [row.reward for row in rows] == [total["total"] for total in totals] + [None]
     assert [row.step_rewards for row in rows[:3]] == totals
