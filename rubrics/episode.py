@@ -205,7 +205,7 @@ class Episode:
         with self._turn:
             if not self._closes_unscored(plan, ending, reason):
                 with self._ending_again(plan, ending, False) as (run, action, observation):
-                    outcome = sync.build(plan.root, True)(action, observation, run.last)
+                    outcome = sync.build(plan.root, run.recording)(action, observation, run.last)
                 self._replace_last(run, outcome, reason)
         return self.reward
 
@@ -405,7 +405,7 @@ class Episode:
         if self._snapshot is not None:
             action, observation = self._snapshot(action), self._snapshot(observation)
         ending = read_end(observation)
-        run, frame = self._a_run(plan, recording or (ending is not None and plan.delays and self._keeps_end), threads)
+        run, frame = self._a_run(plan, recording or (ending is not None and self._records_end(plan)), threads)
         run.ending = ending
         self._journal.begin(action, observation)
         return _Stepping(self, run, frame, action, observation)
@@ -470,9 +470,19 @@ class Episode:
         self._memo = None
         self._forget_run()
 
+    def _records_end(self, plan: Plan) -> bool:
+        """Whether the end is recorded whatever the steps are; where nodes repeat, the shares need it."""
+        return plan.delays and (self._keeps_end or plan.repeats)
+
     def _note_shares(self) -> None:
-        if self._last is not None and self._plan is not None and self._plan.delays:
-            self._shares = shares(self._plan.root, self._last)
+        last, plan = self._last, self._plan
+        if last is None or plan is None or not plan.delays:
+            return
+        if plan.repeats and self.final is not None:
+            outcomes = {node.path: node.outcome for node in self.final.nodes()}
+            self._shares = shares(plan.root, lambda place: outcomes.get(place.path))
+        else:
+            self._shares = shares(plan.root, lambda place: last[place.index])
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -499,7 +509,7 @@ class Episode:
     @contextmanager
     def _ending_again(self, plan: Plan, ending: End, threads: bool) -> Iterator[tuple[Run, Any, Any]]:
         """The last pair once more, now that the episode ends with it; if that fails, the episode goes on as it was."""
-        run = Run(plan, self, recording=self._record or self._keeps_end, threads=threads)
+        run = Run(plan, self, recording=self._record or self._records_end(plan), threads=threads)
         run.ending, run.again = ending, True
         if self._memo:  # what the last step assessed is not assessed again; what was pending is
             run.memo = {key: entry for key, entry in self._memo.items() if _settled(entry)}
@@ -520,7 +530,7 @@ class Episode:
         async with self._turn:
             if not self._closes_unscored(plan, ending, reason):
                 with self._ending_again(plan, ending, threads) as (run, action, observation):
-                    outcome = await concurrent.build(plan.root, True)(action, observation, run.last)
+                    outcome = await concurrent.build(plan.root, run.recording)(action, observation, run.last)
                 self._replace_last(run, outcome, reason)
         return self.reward
 

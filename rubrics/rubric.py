@@ -210,7 +210,8 @@ class Rubric(Node):
             task: what the agent was asked to do; nodes read `self.task`.
             initial: the first observation.
             record: keep the Evaluation of every step. Without, there is one of the end of a tree with delayed nodes
-                (`final`); None: there is none at all, which is the fastest.
+                (`final`); None: there is none, which is the fastest (but where a delayed tree has a node at several
+                places, whose rewards need it).
             snapshot: True to deep-copy every action and observation (or a function that copies one), so that a later
                 change of an object does not rewrite the trajectory. By default it refers to the objects given.
             reduction: overrides the tree's.

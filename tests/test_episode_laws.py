@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import given, settings, strategies as st
+from numpy.testing import assert_allclose
 
-from rubrics import AnyOf, Rubric, Sequential
+from rubrics import AnyOf, EqualSplit, Rubric, Score, Sequential
 from tests.leaves import AsyncJudged, Boom, Fixed, Judged, done, recorded, running, seen_by_caller
-from tests.random_trees import build, delayed, specs, with_sharing
+from tests.random_trees import build, delayed, nodes, specs, with_sharing
 from tests.reference import Spec, reference, same
 
 
@@ -46,6 +47,34 @@ def test_sharing_in_an_episode(spec: Spec, judge: type[Judged]) -> None:
     for node in (tree, *tree.rubrics()):
         assert getattr(node, "scorings", 0) <= 1
         assert getattr(node, "calls", 0) <= 3  # a custom forward asks for what it did not need before
+
+
+few = st.sampled_from([0.0, 1.0]).map(lambda value: ("leaf", value, value)) | st.sampled_from([0.0, 0.5, None]).map(
+    lambda value: ("leaf", Score(0.25, pending=True), value)
+)
+repeating_specs = st.recursive(few, lambda inner: nodes(inner, waiting=False), max_leaves=8)
+
+
+@settings(max_examples=200)
+@given(repeating_specs, st.integers(1, 3), st.booleans())
+def test_steps_get_the_same_whether_equal_nodes_are_one_or_many_and_whatever_is_recorded(
+    spec: Spec, steps: int, cut_off: bool
+) -> None:
+    def split(before: Any, at_end: Any) -> Rubric:
+        return Judged(at_end, float(before), EqualSplit()) if isinstance(before, Score) else Fixed(before)
+
+    def play(tree: Rubric, record: bool | None) -> Any:
+        episode = tree.episode(record=record)
+        for t in range(steps):
+            episode.step(t, done() if t == steps - 1 and not cut_off else running())
+        episode.end(truncated=True)
+        return episode.rewards()
+
+    apart = play(build(spec, split), True)
+    for record in (False, None, True):
+        together = play(build(spec, with_sharing(split)), record)
+        assert together.total == apart.total
+        assert_allclose(together.values, apart.values, atol=1e-12)
 
 
 class Sometimes(Rubric):

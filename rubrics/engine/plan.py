@@ -84,8 +84,10 @@ class Plan:
         is_async: whether a call of the root returns a coroutine.
         stateful: whether the tree keeps state between steps (nodes that are delayed, observe, or use their memory).
         nests: whether nodes can be called from within a forward.
+        repeats: whether a node is at several places, so that its outcome does not say at which of them it was reached.
         tells_by_outcomes: whether the outcomes of a run say by themselves what a record of it would: nothing is async,
-            so that there is no cost, and nothing is nested, so that there are no calls but those of the structure.
+            so that there is no cost, nothing is nested, so that there are no calls but those of the structure, and
+            nothing repeats.
         remembers: whether outcomes are kept during a step.
         overlaps: whether a node is in another tree too.
         threaded: whether parts of it run in worker threads on any loop.
@@ -110,7 +112,8 @@ class Plan:
         self.self_stateful = [node for node in nodes if node._keeps_state()]
         self.stateful = self.delays or bool(self.observers) or any(node._remembers for node in nodes)
         self.nests = any(place.custom for place in places)
-        self.tells_by_outcomes = not (self.nests or self.is_async)
+        self.repeats = len(places) > self.size
+        self.tells_by_outcomes = not (self.nests or self.is_async or self.repeats)
         self._mark_remembered(self.root, under_custom=False)
         self.remembers = any(place.remembered for place in places)
         self.threaded = any(getattr(place.node, "around", None) is not None for place in places)

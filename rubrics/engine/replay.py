@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rubrics.engine import sync
@@ -97,16 +98,16 @@ def _unreached(place: Place) -> Evaluation:
     return Evaluation(place.path, place.kind_name, children=[_unreached(child) for child in place.children])
 
 
-def shares(place: Place, last: list[Outcome | None], share: float = 1.0) -> dict[int, float]:
+def shares(place: Place, answered: Callable[[Place], Outcome | None], share: float = 1.0) -> dict[int, float]:
     """How much of each delayed node's score the root's score holds, by node index: the product of weights and factors.
 
     Args:
         place: the root of a plan.
-        last: outcomes by node index, of the run that ended the episode.
+        answered: the outcome at a place in the run that ended the episode; None where that place was not reached.
         share: what the caller's place holds.
     """
     found: dict[int, float] = {}
-    outcome = last[place.index]
+    outcome = answered(place)
     if not place.delays or outcome is None or isinstance(outcome, Unscored) or is_pending(outcome):
         return found
     if place.node._is_delayed():
@@ -114,9 +115,9 @@ def shares(place: Place, last: list[Outcome | None], share: float = 1.0) -> dict
     if place.kind != CONTAINER:
         return found  # opaque: what it was paid stays where it was paid
     node: Any = place.node
-    values = [last[child.index] for child in place.children]
+    values = [answered(child) for child in place.children]
     for child, value, part in zip(place.children, values, node.shares(values), strict=True):
         if part and value is not None and not is_pending(value):
-            for index, inner in shares(child, last, share * part).items():
+            for index, inner in shares(child, answered, share * part).items():
                 found[index] = found.get(index, 0.0) + inner
     return found
