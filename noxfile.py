@@ -4,8 +4,6 @@ With uv installed (`pip install nox uv`) an environment takes seconds.
 """
 
 import os
-import shutil
-from pathlib import Path
 
 import nox
 
@@ -76,9 +74,3 @@ def trl(session: nox.Session) -> None:
     session.install(os.environ.get("TORCH_REQUIREMENT", "torch==2.13.0"), silent=True)
     session.install("-e", ".", "trl>=1.16,<2", "pandas", *TESTING, silent=True)
     check(session, "trl", "trl_groups", "verl")
-
-
-@nox.session(python=False)
-def clean(session: nox.Session) -> None:
-    """Remove the environments."""
-    shutil.rmtree(Path(".nox"), ignore_errors=True)
