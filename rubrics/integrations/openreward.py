@@ -64,16 +64,20 @@ class RubricEnvironment(ToolEnvironment, Environment):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        rubric = cls.__dict__.get("group_rubric")
+        rubric = cls.group_rubric
         if rubric is None:
+            if cls.score_group is _score_group:  # a base class has one
+                cls.score_group = Environment.score_group
             return
         if not isinstance(rubric, GroupRubric):
             raise TypeError(
                 f"{cls.__name__}.group_rubric must be an instance of rubrics.GroupRubric, not {rubric!r:.80}"
             )
-        if "score_group" in cls.__dict__:
+        own = "group_rubric" in cls.__dict__
+        if own and "score_group" in cls.__dict__:
             raise TypeError(f"{cls.__name__} has a group_rubric and a score_group of its own; leave one of them out")
-        cls.score_group = _score_group
+        if own or cls.score_group is Environment.score_group:
+            cls.score_group = _score_group
 
     async def _invoke_tool_fn(self, name: str, fn: Callable[..., Any], input: Any, start: float) -> RunToolOutput:
         tools = tools_of(self)

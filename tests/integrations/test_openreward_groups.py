@@ -1,5 +1,6 @@
 """Group rewards of OpenReward: the real server and client."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,6 +58,30 @@ async def test_scores_and_metadata_arrive() -> None:
     assert [score.metadata for score in scores] == [{"rubric": {"status": "scored"}}] * 3
     [(_, task)] = rubric.seen
     assert task == TASKS[3]
+
+
+def test_where_a_group_rubric_may_be_set() -> None:
+    class Ranked:
+        group_rubric = Longest()
+
+    class Mixed(Ranked, make_quiz("openreward")):
+        pass
+
+    class Off(Mixed):
+        group_rubric = None
+
+    class Written(Mixed):
+        async def score_group(self, candidates):
+            return [1.0 for _ in candidates]
+
+    told = [cls.list_tools().supports_score_group for cls in (Mixed, Off, Written)]
+    assert told == [True, False, True]
+    assert asyncio.run(Written(task_spec={}).score_group([None])) == [1.0]
+    with pytest.raises(TypeError, match="Both has a group_rubric and a score_group of its own"):
+
+        class Both(Off):
+            group_rubric = Longest()
+            score_group = Written.score_group
 
 
 @pytest.mark.parametrize(("expose", "expected"), [("none", None), ("full", "4 letters")])
