@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict
-from os import PathLike
+from os import SEEK_END, PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from rubrics.episode import Episode
 from rubrics.evaluation import Evaluation, evaluation_of
@@ -136,8 +136,18 @@ def append_episode(
     with _writing:
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("ab", buffering=0) as stream:  # one write a line: other processes may append to it too
-            stream.write(line)
+        with file.open("a+b", buffering=0) as stream:  # one write a line: other processes may append to it too
+            stream.write(b"\n" + line if _ends_within_a_line(stream) else line)
+
+
+def _ends_within_a_line(stream: BinaryIO) -> bool:
+    """Whether a process that was killed left half a line, which must not spoil the next."""
+    return (
+        stream.seekable()
+        and stream.seek(0, SEEK_END) > 0
+        and stream.seek(-1, SEEK_END) >= 0
+        and stream.read(1) != b"\n"
+    )
 
 
 def _scores_in(record: Evaluation) -> dict[str, float | None]:

@@ -336,6 +336,18 @@ def test_episodes_are_recorded_and_score_the_same_offline(host: str, tmp_path: P
     assert trajectory.source == {"host": host, "environment": "Quiz"}
 
 
+def test_half_a_line_of_a_killed_server_spoils_no_other(host: str, tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    Quiz = make_quiz(host, record_to=path)
+    for _ in range(2):
+        call(Quiz(task_spec=TASKS[1]), "submit", text="2")
+    path.write_bytes(path.read_bytes()[:-50])
+    call(Quiz(task_spec=TASKS[2]), "submit", text="4")
+    whole, half, after = read([path])
+    assert (whole.reward, after.reward, after.task) == (0.625, 0.625, TASKS[2])
+    assert "runs.jsonl:2: not JSON" in str(half)
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_session_that_is_deleted_leaves_an_abandoned_episode(host: str, asynchronous: bool, tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
