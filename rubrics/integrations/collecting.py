@@ -20,7 +20,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from math import fsum
+from math import fsum, isfinite
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -50,7 +50,6 @@ class Play:
         self.initial = initial
         self.steps: list[Step] = []
         self._reduction = reduction
-        self._report: dict[str, Any] = {}
         self._cut_off = False
 
     @property
@@ -65,15 +64,28 @@ class Play:
         """
         self._cut_off = True
 
-    def record(self, action: Any, observation: dict[str, Any], reward: float | None, report: Any) -> None:
-        """Keep a step: the observation as the environment's rubric saw it, and what the environment says of it."""
+    def record(
+        self, action: Any, observation: dict[str, Any], reward: float | None, report: Any, overlaps: int = 0
+    ) -> None:
+        """Keep a step.
+
+        Args:
+            action: as it was sent.
+            observation: as the environment's rubric saw it.
+            reward: what the environment paid.
+            report: what it says of the step, if anything.
+            overlaps: how many of the last steps were answered while this one was under way. Answers come in any order,
+                so among those it is put where the environment took it.
+        """
         step = Step(action, observation, reward)
         if isinstance(report, dict):
-            self._report = report
             step.metadata["rubric"] = report
             if report.get("status") == "unpaid":
                 step.metadata["unpaid"] = True
-        self.steps.append(step)
+        place = len(self.steps)
+        while overlaps and _precedes(step, self.steps[place - 1]):
+            place, overlaps = place - 1, overlaps - 1
+        self.steps.insert(place, step)
 
     def _end(self) -> End:
         if self.over:
@@ -81,12 +93,14 @@ class Play:
         return "truncated" if self._cut_off else "abandoned"
 
     def _total(self) -> tuple[float | None, Reduction | None]:
-        credited = self._report.get("step_rewards") or {}
+        last = self.steps[-1].metadata if self.steps else {}
+        credited = last.get("rubric", {}).get("step_rewards") or {}
         reduction: Reduction | None = self._reduction or credited.get("reduction")
         if reduction is None or not self.over:
             return None, reduction
         paid = [0.0 if step.metadata.get("unpaid") else step.reward for step in self.steps]
-        return reduced(paid, reduction), reduction
+        total = reduced(paid, reduction)
+        return total if total is None or isfinite(total) else None, reduction
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "session":
@@ -110,7 +124,7 @@ class PlayTask:
     def key(self) -> str:
         """A name made of the content, the same in every run."""
         text = json.dumps(self.content, sort_keys=True, default=plain_object, ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 class Tasks(Protocol):
@@ -209,8 +223,9 @@ async def collect(
             await run.play(*episode)
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(concurrency):
-            group.create_task(work())
+        workers = [group.create_task(work()) for _ in range(concurrency)]
+    if any(worker.cancelled() for worker in workers):  # of which the group takes no notice
+        raise RubricError(f"an agent cancelled the task that it runs in; resume=True goes on with {path}")
     return collected
 
 
@@ -243,18 +258,26 @@ class _Run:
                 await self.agent(play)
         except (Exception, asyncio.CancelledError) as error:
             failure = error
-        trajectory = self._trajectory(id, repeat, task, play, failure)
-        await asyncio.shield(in_thread(_append, self.collected.path, trajectory))
+        stopped = isinstance(failure, asyncio.CancelledError) and _is_cancelled()
+        trajectory = self._trajectory(id, repeat, task, play, failure, stopped)
+        unwritten = await asyncio.shield(in_thread(_append, self.collected.path, trajectory, task.content))
         self.collected.rewards[id] = trajectory.reward
+        failure = failure or unwritten
         if failure is None:
             return
         self.collected.errors[id] = trajectory.metadata["error"]
-        if isinstance(failure, asyncio.CancelledError) or self.on_error == "raise":
+        if stopped or self.on_error == "raise":
             raise failure
         _log.warning("the episode %s failed", id, exc_info=failure)
 
     def _trajectory(
-        self, id: str, repeat: int, task: PlayTask, play: Play | None, failure: BaseException | None
+        self,
+        id: str,
+        repeat: int,
+        task: PlayTask,
+        play: Play | None,
+        failure: BaseException | None,
+        stopped: bool,
     ) -> Trajectory:
         found = Trajectory(
             id=id,
@@ -271,7 +294,7 @@ class _Run:
             found.task, found.initial, found.steps = play.task, play.initial, play.steps
             if failure is None or play.over:  # what fails after the environment's end, such as a close, changes nothing
                 found.end = play._end()
-            elif isinstance(failure, asyncio.CancelledError):
+            elif stopped:
                 found.end = "abandoned"
             found.reward, found.reduction = play._total()
         return found
@@ -307,7 +330,32 @@ def _opened(path: Path, resume: bool, retry_errors: bool) -> set[str]:
     return known
 
 
-def _append(path: Path, trajectory: Trajectory) -> None:
-    line = trajectory_line(trajectory)
+def _is_cancelled() -> bool:
+    """Whether it is this task that is cancelled, and not one that it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _precedes(step: Step, other: Step) -> bool:
+    """Whether the environment took one of two overlapping steps before the other; nothing is taken after an end."""
+    number, others = (one.metadata.get("rubric", {}).get("step") for one in (step, other))
+    if isinstance(number, int) and isinstance(others, int):
+        return number < others
+    return read_end(other.observation) is not None and read_end(step.observation) is None
+
+
+def _append(path: Path, trajectory: Trajectory, task: Any) -> Exception | None:
+    """Write an episode; of one with something in it that JSON cannot hold no more than that, and what was raised."""
+    failure: Exception | None = None
+    try:
+        line = trajectory_line(trajectory)
+    except (TypeError, ValueError) as error:
+        failure = error
+        trajectory.task, trajectory.initial, trajectory.steps = task, None, []
+        trajectory.end, trajectory.reward = "error", None
+        told = trajectory.metadata.get("error")
+        trajectory.metadata["error"] = (f"{told}; " if told else "") + f"{type(error).__name__}: {error}"
+        line = trajectory_line(trajectory)
     with path.open("ab", buffering=0) as file:
         file.write(line)
+    return failure

@@ -219,9 +219,10 @@ class HostedSession:
         """Take a step that is not to be judged; what the agent may see of it."""
         try:
             await episode.astep_unpaid(action, observation, threads=self._threads)
-        except Exception:  # a node's `observe`
+        except BaseException as error:  # a node's `observe`; the environment has moved on, so the episode must
             await episode.astep_unscored(action, observation, threads=self._threads)
-            _log.exception("%s, step %d", type(self._host).__name__, episode.steps)
+            report = self._finished(episode, StepReport.of_error(error))
+            return self.exposed(self._checked(episode, report))
         return None if self._host.expose == "none" else {"status": "unpaid"}
 
     def _finished(self, episode: Episode, report: StepReport) -> StepReport:

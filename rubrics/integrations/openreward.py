@@ -11,7 +11,7 @@ A call of a tool is a step. A rubric sees a `ToolCall(name, input)` as the actio
 and the task spec as `self.task`. What goes to the client is a copy of the output with `reward`, and
 `metadata["rubric"]` in plain JSON:
 
-    {"status": "scored", "scores": {"tests": 1.0, "style": None}, "step_rewards": {…at the end…}}
+    {"status": "scored", "scores": {"tests": 1.0, "style": None}, "step": 3, "step_rewards": {…at the end…}}
 
 A delayed reward is paid on the call that finishes, and nothing after it. A call that the tree cannot score has the
 reward None and a reason in the middle of an episode; the one that finishes raises `RubricError`, because consumers

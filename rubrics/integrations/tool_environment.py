@@ -152,6 +152,7 @@ class HostedTools:
             reward, exposed = report.reward, hosted.exposed(report)
         update: dict[str, Any] = {"reward": reward}
         if exposed is not None:
+            exposed["step"] = episode.steps - 1
             if output.reward is not None:
                 exposed["own_reward"] = output.reward
             update["metadata"] = {**(output.metadata or {}), "rubric": exposed}

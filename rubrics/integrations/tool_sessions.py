@@ -31,6 +31,7 @@ class ToolPlay(Play):
         A call that the environment refuses (arguments that do not fit, an unknown name) raises, and is none.
         """
         arguments = dict(input or {})
+        before = len(self.steps)
         output = await self.session.call_tool(tool_name, arguments)
         seen = {
             "blocks": [jsonable(block, plain_object) for block in output.blocks],
@@ -41,7 +42,7 @@ class ToolPlay(Play):
         report = (output.metadata or {}).get("rubric")
         if isinstance(report, dict):
             seen["reward"] = report.get("own_reward")
-        self.record(ToolCall(tool_name, arguments), seen, output.reward, report)
+        self.record(ToolCall(tool_name, arguments), seen, output.reward, report, overlaps=len(self.steps) - before)
         return output
 
     async def call_terminal_tool(self, message: str = "") -> Any:

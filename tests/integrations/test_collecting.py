@@ -69,6 +69,53 @@ async def test_online_and_offline_numbers_are_equal(host: str, package: str, tmp
             assert {path: score for path, score in row.evaluation.flatten().items() if path} == reported["scores"]
 
 
+@pytest.mark.parametrize("expose", ["scores", "none"])
+@pytest.mark.parametrize("host", HOSTS)
+async def test_calls_at_once_are_recorded_in_the_order_of_the_environment(
+    host: str, expose: str, tmp_path: Path
+) -> None:
+    """The answer of the first call is the last to arrive, and the end the first."""
+    names = quiz.package(host)
+    server = tmp_path / "server.jsonl"
+
+    class Quiz(make_quiz(host, record_to=server, expose=expose)):
+        @names.tool
+        async def leave(self) -> names.ToolOutput:
+            return names.ToolOutput(blocks=[], finished=True)
+
+    class Late:
+        """A session whose answers arrive when the one that ends it has."""
+
+        def __init__(self, session: Any) -> None:
+            self.session = session
+            self.answered, self.ended = asyncio.Event(), asyncio.Event()
+
+        async def call_tool(self, name: str, input: Any) -> Any:
+            output = await self.session.call_tool(name, input)
+            self.answered.set()
+            if output.finished:
+                self.ended.set()
+            else:
+                await self.ended.wait()
+                await asyncio.sleep(0)  # the end is recorded first
+            return output
+
+    async def agent(play: Any) -> None:
+        late = play.session = Late(play.session)
+        first = asyncio.create_task(play.call_tool("draft", {"text": "graded"}))
+        await late.answered.wait()
+        await play.call_tool("leave")
+        await first
+
+    with quiz.serving(host, Quiz) as url:
+        async with client(host, url) as environment:
+            tasks = tasks_of(host)(environment, "train", 0, 1, reduction="sum")
+            await collect(agent, tasks, tmp_path / "driver.jsonl")
+    [ours], [theirs] = read([tmp_path / "driver.jsonl"]), read([server])
+    assert [step.action.name for step in ours.steps] == ["draft", "leave"] == [s.action.name for s in theirs.steps]
+    assert (ours.end, ours.reward) == ("terminated", theirs.reward)
+
+
 async def moved(play: Any) -> None:
     for number in play.task["numbers"]:
         result = await play.step({"number": number, "last": number == play.task["numbers"][-1]})
@@ -194,6 +241,44 @@ async def test_resuming_after_a_kill(tmp_path: Path) -> None:
     assert collected.skipped == 3 and len(played) == 2
     assert sorted(trajectory.task for trajectory in read([path])) == list(range(5))
     assert (await collect(counter(), Counting(5), path, resume=True)).skipped == 5
+
+
+async def test_an_agent_whose_own_task_was_cancelled_fails_its_episode_only(tmp_path: Path) -> None:
+    async def agent(play: Any) -> None:
+        own = asyncio.create_task(asyncio.sleep(60))
+        own.cancel()
+        await own
+
+    collected = await collect(agent, Counting(9), tmp_path / "a.jsonl", concurrency=2)
+    assert len(collected.errors) == 9 and {item.end for item in read([tmp_path / "a.jsonl"])} == {"error"}
+
+
+async def test_an_agent_that_cancels_the_task_it_runs_in(tmp_path: Path) -> None:
+    async def agent(play: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(60)
+
+    with pytest.raises(RubricError, match="cancelled the task that it runs in"):
+        await collect(agent, Counting(9), tmp_path / "a.jsonl", concurrency=2)
+
+
+async def test_what_json_cannot_hold_fails_its_episode_only(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+
+    async def agent(play: Any) -> None:
+        play.record(object() if play.task == 2 else {"half": "\ud83d"}, {"done": True}, 1.0, None)
+        if play.task == 1:
+            play.steps[0].reward = float("nan")
+
+    collected = await collect(agent, Counting(4), path, concurrency=1)
+    assert list(collected.rewards.values()) == [1.0, None, None, 1.0] and collected.mean_reward == 1.0
+    [error] = collected.errors.values()
+    assert "steps.0.action cannot be written as JSON" in error
+    by_task = {trajectory.task: trajectory for trajectory in read([path])}
+    assert (by_task[2].end, by_task[2].steps, by_task[2].metadata["error"]) == ("error", [], error)
+    assert by_task[3].steps[0].action.half == "\ud83d"
 
 
 async def test_a_whole_last_line_without_its_end_is_kept(tmp_path: Path) -> None:

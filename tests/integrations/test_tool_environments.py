@@ -250,7 +250,7 @@ def test_concurrent_tools_are_recorded_and_not_paid(host: str) -> None:
         pytest.skip("its tools have no such mark")
     environment = make_quiz(host)(task_spec=TASKS[1])
     look = call(environment, "look")
-    assert (look.reward, look.metadata) == (None, {"rubric": {"status": "unpaid"}})
+    assert (look.reward, look.metadata) == (None, {"rubric": {"status": "unpaid", "step": 0}})
     assert call(environment, "draft", text="graded").reward == 0.1875
     call(environment, "look")
     end = call(environment, "submit", text="2")
@@ -274,6 +274,31 @@ def test_a_concurrent_tool_that_finishes_is_paid(host: str) -> None:
             return names.ToolOutput(blocks=[], finished=True)
 
     assert call(Odd(task_spec=TASKS[0]), "leave").reward == 1.0
+
+
+@pytest.mark.parametrize("on_error", ["null", "raise"])
+def test_a_node_that_cannot_observe_an_unpaid_call(host: str, on_error: str) -> None:
+    if host == "ors":
+        pytest.skip("its tools have no such mark")
+
+    class Watches(Rubric):
+        def observe(self, action, observation):
+            if action.name == "look":
+                raise OSError("no disk")
+
+        def forward(self, action, observation):
+            return 1.0
+
+    environment = make_quiz(host, rubric=Watches(), on_error=on_error)(task_spec=TASKS[1])
+    if on_error == "raise":
+        with pytest.raises(RubricError, match="Watches: OSError: no disk"):
+            call(environment, "look")
+    else:
+        look = call(environment, "look")
+        assert look.reward is None and look.metadata["rubric"]["status"] == "error"
+        assert look.metadata["rubric"]["reason"] == "Watches: OSError"
+    end = call(environment, "submit", text="2")
+    assert end.metadata["rubric"]["step_rewards"]["total"] is None and end.metadata["rubric"]["step"] == 1
 
 
 def test_terminal_tools_and_toolsets_of_a_session(host: str) -> None:

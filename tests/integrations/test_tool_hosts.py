@@ -44,7 +44,7 @@ async def test_rewards_components_and_delayed_rewards_arrive(host: str, package:
     assert (draft.reward, draft.finished) == (0.125, False)
     assert draft.metadata == {
         "length": 3,
-        "rubric": {"status": "pending", "scores": {"polite": 0.5, "right": 0.0, "calls": 0.0}},
+        "rubric": {"status": "pending", "scores": {"polite": 0.5, "right": 0.0, "calls": 0.0}, "step": 0},
     }
     assert (submit.reward, submit.finished) == (0.625, True)
     report = submit.metadata["rubric"]
