@@ -177,6 +177,15 @@ class TrajectoryRubric(Rubric):
             raise CreditError(f"{type(self).__name__}.compute_step_rewards gave shape {values.shape} for {steps} steps")
         return values
 
+    def _spreads(self) -> bool:
+        if type(self).compute_step_rewards is not TrajectoryRubric.compute_step_rewards:
+            return True
+        if self._credit is None:
+            return False
+        from rubrics.credit import Terminal
+
+        return type(self._credit) is not Terminal
+
     def _conserves(self) -> bool:
         return type(self).compute_step_rewards is TrajectoryRubric.compute_step_rewards and self.credit.conserves
 

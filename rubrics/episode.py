@@ -314,6 +314,12 @@ class Episode:
         """What a delayed node made of the whole trajectory; None where it was not asked, or could not say."""
         return public(self._journal.score_of(node))
 
+    @property
+    def spreads(self) -> bool:
+        """Whether a delayed score is credited to any step but the last, by a rule that may refuse."""
+        plan = self._plan
+        return plan is not None and plan.delays and any(group[0].node._spreads() for group in plan.by_node.values())
+
     def rewards(self) -> StepRewards:
         """The rewards of the steps, after the end. Nothing is scored again.
 

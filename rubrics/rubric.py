@@ -381,6 +381,10 @@ class Rubric(Node):
     def _is_delayed(self) -> bool:
         return False
 
+    def _spreads(self) -> bool:
+        """Whether its score is credited to steps by more than the rule that gives all of it to the last."""
+        return False
+
     def _observes(self) -> bool:
         return self._observer() is not None
 

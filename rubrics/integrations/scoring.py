@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rubrics.engine.loop import block, in_thread
+from rubrics.engine.loop import block, contained, in_thread, uncontained
 from rubrics.episode import Episode
 from rubrics.evaluation import NO_USAGE, Evaluation, Usage
 from rubrics.integrations.report import StepReport
-from rubrics.rescoring.replay import ReplayError, end_of, take, take_async
+from rubrics.rescoring.replay import FAILURES, ReplayError, end_of, is_cancelled, take, take_async
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError, Score, Unscored
 from rubrics.step_rewards import StepRewards
@@ -159,11 +160,20 @@ class Scorer:
     async def score_all_async(self, trajectories: Sequence[Trajectory]) -> list[Scored]:
         """Like `score_all`, in async code. A tree without async nodes runs in a worker thread."""
         if self.rubric.is_async_tree:
-            return await self._concurrently(trajectories)
-        return await in_thread(self._one_by_one, trajectories)
+            return await uncontained(self._concurrently(trajectories))
+        given_up = threading.Event()
+        try:
+            return await in_thread(self._one_by_one, trajectories, given_up)
+        finally:
+            given_up.set()  # when cancelled, the thread finishes the rollout that it is at, and no more
 
-    def _one_by_one(self, trajectories: Iterable[Trajectory]) -> list[Scored]:
-        return self._checked([self._run(trajectory) for trajectory in trajectories])
+    def _one_by_one(self, trajectories: Iterable[Trajectory], given_up: threading.Event | None = None) -> list[Scored]:
+        scored = []
+        for trajectory in trajectories:
+            if given_up is not None and given_up.is_set():
+                break
+            scored.append(self._run(trajectory))
+        return self._checked(scored)
 
     async def _concurrently(self, trajectories: Sequence[Trajectory]) -> list[Scored]:
         slots = asyncio.Semaphore(1 if self.rubric.keeps_state else self.concurrency)
@@ -172,15 +182,18 @@ class Scorer:
             async with slots:
                 return await self._run_async(trajectory)
 
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(run(trajectory)) for trajectory in trajectories]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(contained(run(trajectory))) for trajectory in trajectories]
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
         return self._checked([task.result() for task in tasks])
 
     def _checked(self, scored: list[Scored]) -> list[Scored]:
         failures = [one.error for one in scored if one.error is not None]
         all_failed = len(failures) == len(scored) > 1
         if failures and (self.on_error == "raise" or (self.on_error == "unscored" and all_failed)):
-            raise failures[0]
+            raise _raisable(failures[0])
         for error in failures:
             _log.warning("a rollout has no reward: the rubric failed", exc_info=error)
         return scored
@@ -193,10 +206,13 @@ class Scorer:
             return episode
         try:
             take(episode, trajectory.steps, trajectory.end)
-        except Exception as error:
-            episode.end("abandoned")
-            return _failed(error, episode)
-        return _scored(episode)
+            return _scored(episode)
+        except FAILURES as error:
+            episode.abandon()
+            return self._failed(error, episode)
+        except BaseException:
+            episode.abandon()
+            raise
 
     async def _run_async(self, trajectory: Trajectory) -> Scored:
         episode = self._episode(trajectory)
@@ -204,10 +220,20 @@ class Scorer:
             return episode
         try:
             await take_async(episode, trajectory.steps, trajectory.end, threads=True)
-        except Exception as error:
-            await episode.aend("abandoned")
-            return _failed(error, episode)
-        return _scored(episode)
+            return _scored(episode)
+        except FAILURES as error:
+            episode.abandon()
+            if is_cancelled(error):
+                raise
+            return self._failed(error, episode)
+        except BaseException:
+            episode.abandon()
+            raise
+
+    def _failed(self, error: BaseException, episode: Episode) -> Scored:
+        if self.on_error == "raise":
+            raise _raisable(error)
+        return _failed(error, episode)
 
     def _episode(self, trajectory: Trajectory) -> Episode | Scored:
         """The episode to run, or what is to be said where there is nothing to score."""
@@ -229,6 +255,8 @@ class Scorer:
 
 def _scored(episode: Episode) -> Scored:
     reward = episode.total
+    if reward is not None and episode.spreads:
+        episode.rewards()  # now: a credit may be refused, and weights may change before somebody asks
     scores: dict[str, float | None] = {}
     reasons: dict[str, str] = {}
     for path, outcome in episode.last_outcomes().items():
@@ -261,7 +289,16 @@ def _why_unscored(episode: Episode) -> str:
     )
 
 
-def _failed(error: Exception, episode: Episode) -> Scored:
+def _raisable(error: BaseException) -> Exception:
+    """An exit or a cancellation out of a leaf ends a training no other way than an error does."""
+    if isinstance(error, Exception):
+        return error
+    named = RubricError(StepReport.of_error(error).message)
+    named.__cause__ = error
+    return named
+
+
+def _failed(error: BaseException, episode: Episode) -> Scored:
     report = StepReport.of_error(error)
     spent = sum((evaluation.usage for evaluation in episode.evaluations), NO_USAGE)
     if report.evaluation is not None:

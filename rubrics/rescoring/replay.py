@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -13,6 +14,15 @@ from rubrics.rescoring.types import RebuildError, Types
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError
 from rubrics.trajectory import End, Step, Trajectory, read_end
+
+FAILURES = (Exception, SystemExit, asyncio.CancelledError)
+"""What fails one trajectory and not the run: a leaf may exit, or give up."""
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """Whether an exception is the cancellation of this task; a leaf that gives up raises one too."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 class ReplayError(RubricError, ValueError):

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from typing import Literal
 
 from rubrics.formats.parsing import FormatProblem
-from rubrics.rescoring.replay import Replay, take, take_async
+from rubrics.rescoring.replay import FAILURES, Replay, is_cancelled, take, take_async
 from rubrics.rescoring.rows import Row
 from rubrics.rescoring.types import Types
 from rubrics.rubric import Rubric
@@ -26,7 +26,6 @@ class LiveStateError(RubricError, ValueError):
     """A tree that needs the live environment was asked to score a recording."""
 
 
-_ROW_FAILURES = (Exception, SystemExit, asyncio.CancelledError)  # a leaf that exits, or gives up, fails its row only
 _AHEAD = 4  # trajectories read ahead, and rows held back for the sake of order, for each one that is being scored
 
 
@@ -124,7 +123,7 @@ def rescore_one(
         try:
             take(replay.episode, replay.steps, replay.end)
             replay.finish()
-        except _ROW_FAILURES as error:
+        except FAILURES as error:
             replay.fail(error)
             replay.episode.end("abandoned")
     return replay.row
@@ -143,9 +142,9 @@ async def rescore_one_async(
         try:
             await take_async(replay.episode, replay.steps, replay.end)
             replay.finish()
-        except _ROW_FAILURES as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        except FAILURES as error:
+            if is_cancelled(error):
+                replay.episode.abandon()
                 raise
             replay.fail(error)
             await replay.episode.aend("abandoned")
