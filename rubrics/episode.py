@@ -55,6 +55,7 @@ class Episode:
         "_plan",
         "_quick",
         "_record",
+        "_recorded_last",
         "_rewards",
         "_rubric",
         "_run",
@@ -91,6 +92,7 @@ class Episode:
         self.evaluations: list[Evaluation] = []
         self.final: Evaluation | None = None
         self._record = bool(record)
+        self._recorded_last = False  # steps that were passed, unpaid or unscored, have no record
         self._keeps_end = record is not None
         self._snapshot = copy.deepcopy if snapshot is True else snapshot or None
         self._plan: Plan | None = None
@@ -459,8 +461,9 @@ class Episode:
         self._last = run.last
         run.plan.finished(run.last)
         self._memo = run.memo
-        if self._record and run.record is not None:
-            self.evaluations.append(run.record)
+        self._recorded_last = self._record and run.record is not None
+        if self._recorded_last:
+            self.evaluations.append(run.record)  # type: ignore[arg-type]
         if run.ending is not None:
             self._close(run.ending, run.record)
 
@@ -542,7 +545,8 @@ class Episode:
 
     def _replace_last(self, run: Run, outcome: Outcome, reason: str | None) -> None:
         self._emitted.pop()
-        if self._record and self.evaluations and run.record is not None:
+        self._unpaid.discard(len(self._emitted))  # the end is paid on it
+        if self._recorded_last and run.record is not None:
             run.record.own_usage = run.record.own_usage + self.evaluations.pop().usage  # it was spent on this step too
         self._end_reason = reason
         self._commit(run, outcome)

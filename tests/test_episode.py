@@ -353,3 +353,16 @@ async def test_an_episode_that_ends_with_one_is_unscored(asynchronous: bool) -> 
     with pytest.raises(EpisodeOverError):
         episode.step_unscored("three", done())
     assert episode.steps == 2
+
+
+@pytest.mark.parametrize("passed", ["step_unpaid", "step_unscored"])
+@pytest.mark.parametrize("record", [True, False])
+def test_a_driver_may_cut_off_after_a_step_that_was_not_judged(passed: str, record: bool) -> None:
+    tree = halves(ByAction({1: 0.25, 2: 0.5}), Judged(1.0))
+    episode = tree.episode(record=record)
+    episode.step(1, running())
+    getattr(episode, passed)(2, running())
+    episode.end(truncated=True)
+    assert (episode.rewards().emitted.tolist(), episode.total) == ([0.125, 0.75], 0.875)
+    assert [evaluation.score for evaluation in episode.evaluations] == ([0.125, 0.75] if record else [])
+    assert [(step.reward, step.metadata) for step in episode.trajectory.steps] == [(0.125, {}), (0.75, {})]

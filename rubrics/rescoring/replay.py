@@ -87,7 +87,8 @@ class Replay:
         if rewards.total is not None:
             row.status = "scored"
             return
-        for number, evaluation in enumerate(self.episode.evaluations, start=1):
+        judged = [number for number, step in enumerate(self.steps, start=1) if not _is_unpaid(step)]
+        for number, evaluation in zip(judged, self.episode.evaluations, strict=False):
             if evaluation.score is None:
                 row.reason = f"step {number} of {row.steps} is unscored: {evaluation.reason or 'no reason given'}"
 
@@ -128,10 +129,14 @@ def end_of(trajectory: Trajectory, steps: Sequence[Step]) -> End | None:
     return trajectory.end or (read_end(steps[-1].observation) if steps else None)
 
 
+def _is_unpaid(step: Step) -> bool:
+    return bool(step.metadata) and step.metadata.get("unpaid") is True
+
+
 def take(episode: Episode, steps: Sequence[Step], end: End | None) -> None:
     """Take recorded steps in an episode, and end it; on a tree with async nodes this thread waits."""
     for step in steps:
-        if step.metadata and step.metadata.get("unpaid") is True:
+        if _is_unpaid(step):
             episode.step_unpaid(step.action, step.observation)
         else:
             episode.step(step.action, step.observation)
@@ -142,7 +147,7 @@ def take(episode: Episode, steps: Sequence[Step], end: End | None) -> None:
 async def take_async(episode: Episode, steps: Sequence[Step], end: End | None, threads: bool = False) -> None:
     """Like `take`, in async code; `threads` as in `Episode.astep`."""
     for step in steps:
-        if step.metadata and step.metadata.get("unpaid") is True:
+        if _is_unpaid(step):
             await episode.astep_unpaid(step.action, step.observation, threads=threads)
         else:
             await episode.astep(step.action, step.observation, threads=threads)

@@ -158,6 +158,9 @@ def test_an_unscored_step_says_which_and_why() -> None:
     assert row.step_rewards is not None
     assert row.step_rewards["emitted"] == [1.0, None, 1.0]
     assert row.step_rewards["values"] == [None, None, None]
+    unpaid = trajectory("t", 1, 1, 2, 1)
+    unpaid.steps[0].metadata["unpaid"] = True
+    assert only(unpaid, Unsure()).reason == "step 3 of 4 is unscored: no idea"
 
 
 def test_steps_after_the_end_are_an_error_and_cost_nothing() -> None:
