@@ -76,8 +76,11 @@ def _action(message: Mapping[str, Any], place: str, index: int) -> dict[str, Any
     return {"content": message.get("content"), "tool_calls": tool_calls, **rest}
 
 
-def message_of(action: Mapping[str, Any]) -> dict[str, Any]:
-    """The assistant's message that an action was read from, the inverse of what `steps_from_chat` does."""
+def message_of(action: Mapping[str, Any], *, parsed: bool = False) -> dict[str, Any]:
+    """The assistant's message that an action was read from, the inverse of what `steps_from_chat` does.
+
+    `parsed` leaves the arguments of tool calls as they are in the action, instead of their JSON.
+    """
     rest = {key: value for key, value in dict(action).items() if key not in ("content", "tool_calls")}
     message = {"role": "assistant", "content": action.get("content"), **rest}
     if calls := action.get("tool_calls"):
@@ -85,7 +88,10 @@ def message_of(action: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "id": call["id"],
                 "type": "function",
-                "function": {"name": call["name"], "arguments": _arguments_text(call["arguments"])},
+                "function": {
+                    "name": call["name"],
+                    "arguments": call["arguments"] if parsed else _arguments_text(call["arguments"]),
+                },
             }
             for call in calls
         ]

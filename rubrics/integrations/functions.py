@@ -39,6 +39,8 @@ class RewardFunction(TrajectoryRubric):
             last message, and that of the last thing the agent said.
     """
 
+    _parsed = False  # whether its messages have tool calls with parsed arguments
+
     def __init__(self, function: Callable[..., Any], *, messages: bool = False) -> None:
         super().__init__()
         if not callable(function):
@@ -63,15 +65,14 @@ class RewardFunction(TrajectoryRubric):
         else:
             known = self.known(trajectory)
         names, everything = self._parameters
-        if everything:
-            return known
         try:
-            return {name: known[name] for name, needed in names.items() if needed or name in known}
+            named = {name: known[name] for name, needed in names.items() if needed or name in known}
         except KeyError as error:
             raise RubricError(
                 f"{self.name} wants {error.args[0]!r}, and there is: {', '.join(map(str, known))}; "
                 "put it into the task (a column of the dataset)"
             ) from None
+        return known if everything else named
 
     def _known_as(self) -> Hashable:
         """What `known` depends on, beside the rollout."""
@@ -90,7 +91,8 @@ class RewardFunction(TrajectoryRubric):
         task = None if episode is None else episode.task
         known = dict(task) if isinstance(task, Mapping) else {}
         if self.messages:
-            known |= {"prompt": messages_of(initial), "completion": completion_messages(trajectory)}
+            completion = completion_messages(trajectory, parsed=self._parsed)
+            known |= {"prompt": messages_of(initial), "completion": completion}
         else:
             known |= {"prompt": _last_text(initial), "completion": text_of(trajectory[-1][0])}
         return {**known, "task": task}
@@ -115,7 +117,10 @@ def _parameters(function: Callable[..., Any]) -> tuple[dict[str, bool], bool]:
         elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             names[name] = parameter.default is parameter.empty
         elif parameter.kind is parameter.POSITIONAL_ONLY:
-            raise TypeError(f"{function!r:.80} has a parameter that cannot be named: {name}")
+            raise TypeError(
+                f"{function!r:.80} has a parameter that cannot be named: {name}; "
+                "give it a name: RewardFunction(lambda completion: function(completion))"
+            )
     return names, everything
 
 
@@ -141,11 +146,14 @@ def messages_of(observation: Any) -> list[Any]:
     return list(messages) if isinstance(messages, list) else []
 
 
-def completion_messages(trajectory: list[Pair]) -> list[Any]:
-    """The chat messages that a trajectory was made of, with `tool_calls` in OpenAI's form."""
+def completion_messages(trajectory: list[Pair], *, parsed: bool = False) -> list[Any]:
+    """The chat messages that a trajectory was made of, with `tool_calls` in OpenAI's form.
+
+    `arguments` are text there; `parsed` leaves them as the dicts that they were read into.
+    """
     from rubrics.formats.chat import message_of
 
     messages: list[Any] = []
     for action, observation in trajectory:
-        messages += [message_of(action), *messages_of(observation)]
+        messages += [message_of(action, parsed=parsed), *messages_of(observation)]
     return messages

@@ -18,7 +18,7 @@ TRL itself is not imported here; tried with the releases named in docs/hosts.md.
 
 from __future__ import annotations
 
-from asyncio import shield, wrap_future
+from asyncio import CancelledError, shield, wrap_future
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -31,6 +31,7 @@ from rubrics.integrations.conversations import trajectory_of
 from rubrics.integrations.functions import RewardFunction
 from rubrics.integrations.scoring import Fill, Scored, Scorer, checked_fill, filled
 from rubrics.integrations.trl_environment import NO_TASK, RubricEnvironment
+from rubrics.rescoring.replay import is_cancelled
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError
 
@@ -206,13 +207,18 @@ class AsyncComponentRewardFunction(ComponentRewardFunction):
 
     async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **given: Any) -> list[float | None]:
         """As `ComponentRewardFunction.__call__`."""
-        found, first = self._shared.join(completions, self.__name__)
-        if first:
-            with _answering(found):
-                batch = _Batch(prompts, completions, given)
-                scored = await self._shared.scorer.score_all_async(batch.trajectories)
-                found.set_result(self._shared.components(batch, scored))
-        return (await shield(wrap_future(found)))[self.__name__]
+        while True:
+            found, first = self._shared.join(completions, self.__name__)
+            if first:
+                with _answering(found):
+                    batch = _Batch(prompts, completions, given)
+                    scored = await self._shared.scorer.score_all_async(batch.trajectories)
+                    found.set_result(self._shared.components(batch, scored))
+            try:
+                return (await shield(wrap_future(found)))[self.__name__]
+            except CancelledError as error:
+                if first or is_cancelled(error):
+                    raise  # else the one who scored for us was cancelled: the next in line does it
 
 
 def component_functions(
@@ -279,8 +285,9 @@ class _Shared:
                         del self._open[place]
                     return found, False
             found = Future()
-            if len(self.readers) > 1:
-                self._open = [*self._open[-7:], (completions, found, {reader})]  # some functions may never be asked
+            if len(self.readers) > 1:  # some functions may never be asked; who asks again begins a new round
+                others = [entry for entry in self._open if entry[0] is not completions]
+                self._open = [*others[-7:], (completions, found, {reader})]
             return found, True
 
     def components(self, batch: _Batch, scored: list[Scored]) -> dict[str, list[float | None]]:
@@ -321,9 +328,11 @@ class BatchRewardFunction(RewardFunction):
 
     Args:
         function: the reward function.
-        messages: give prompts and completions as lists of chat messages, as TRL does for conversational datasets; by
-            default as text.
+        messages: give prompts and completions as lists of chat messages, as TRL does for conversational datasets (the
+            arguments of tool calls are dicts there); by default as text.
     """
+
+    _parsed = True
 
     def known(self, trajectory: Any) -> dict[str, Any]:
         """What the function can ask for, by name."""

@@ -43,6 +43,8 @@ def test_functions_get_what_they_name() -> None:
     assert "wants 'answer', and there is: prompt, completion, task" in scored(RewardFunction(exact)).reason
     with pytest.raises(RubricError, match="wants 'answer'"):
         Scorer(RewardFunction(exact), on_error="raise").score(trajectory_of(None, "7"))
+    with pytest.raises(TypeError, match=r"cannot be named: obj; give it a name: RewardFunction\(lambda"):
+        RewardFunction(len)
 
 
 def test_what_functions_are_told_is_worked_out_once_a_rollout() -> None:

@@ -247,6 +247,31 @@ def test_who_waits_for_a_batch_hears_of_its_failure() -> None:
         component_functions(Short())  # type: ignore[arg-type]
 
 
+def test_who_asks_again_begins_a_new_round() -> None:
+    first, second = component_functions(tree())[0]
+    batch = {**BATCH, "completions": ["2", "2", "2"]}
+    assert first(**batch)[:2] == [1.0, 1.0]
+    batch["completions"][:] = ["no", "no", "no"]  # a trainer that fills the same list again
+    assert first(**batch)[:2] == [0.0, 0.0]
+    assert second(**batch)[:2] == [1 / 3, 1 / 3]
+
+
+@pytest.mark.parametrize("cancelled", [0, 1])
+def test_one_that_is_cancelled_takes_no_other_with_it(cancelled: int) -> None:
+    functions, _ = component_functions(WeightedSum([AsyncAnswer(), Short(), Short()], [0.5, 0.25, 0.25]))
+
+    async def at_once() -> list[Any]:
+        asking = [asyncio.ensure_future(function(**BATCH)) for function in functions]
+        await asyncio.sleep(0)
+        asking[cancelled].cancel()
+        return await asyncio.gather(*asking, return_exceptions=True)
+
+    found = asyncio.run(at_once())
+    assert isinstance(found.pop(cancelled), asyncio.CancelledError)
+    assert found[-1] == [1 / 2, 1 / 12, None]
+    assert all(isinstance(values, list) for values in found)
+
+
 # -- environments -----------------------------------------------------------------------------------------------------
 
 
@@ -453,11 +478,28 @@ def test_a_reward_function_of_trl_is_a_leaf() -> None:
     assert rewards(reward_function(thinks), **batch) == [1.0, 0.0]
 
 
+def test_it_gets_tool_calls_as_trl_has_them() -> None:
+    call = {"type": "function", "function": {"name": "guess", "arguments": {"number": 7}}}
+    said = [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "name": "guess", "content": "right"},
+        {"role": "assistant", "content": "done"},
+    ]
+
+    def guessed(completions: list[Any], **columns: Any) -> list[float]:
+        return [float(messages[0]["tool_calls"][0]["function"]["arguments"]["number"]) for messages in completions]
+
+    leaf = BatchRewardFunction(guessed, messages=True)
+    assert rewards(reward_function(leaf), prompts=["?"], completions=[said]) == guessed([said]) == [7.0]
+
+
 def test_a_function_that_gives_something_else_is_told_so() -> None:
     with pytest.raises(RubricError, match=r"gave \[1, 2\] for one completion"):
         rewards(reward_function(BatchRewardFunction(lambda completions: [1, 2]), on_error="raise"))
     with pytest.raises(RubricError, match="wants 'completion_ids'"):
         rewards(reward_function(BatchRewardFunction(lambda completion_ids: [1]), on_error="raise"))
+    with pytest.raises(RubricError, match="wants 'trainer_state'"):
+        rewards(reward_function(BatchRewardFunction(lambda trainer_state, **columns: [1]), on_error="raise"))
 
 
 # -- TRL's own machinery ----------------------------------------------------------------------------------------------
