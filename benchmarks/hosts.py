@@ -18,6 +18,7 @@ import socket
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 os.environ["OPENREWARD_DISABLE_UPDATE_CHECK"] = "1"
@@ -53,8 +54,10 @@ def served(target: Callable[[int], None]) -> tuple[multiprocessing.Process, int]
 # -- OpenEnv ----------------------------------------------------------------------------------------------------------
 
 
-def make_env(scored: bool) -> tuple[type, type, type]:
+def make_env(kind: str) -> tuple[type, type, type]:
+    """An environment that echoes: `"plain"`, scored by `"ours"` (`"quiet"`: that sends no components) or `"theirs"`."""
     from openenv.core import Action, Environment, Observation, State
+    from openenv.core.rubrics import Rubric as TheirRubric, WeightedSum as TheirWeightedSum
 
     from rubrics import Rubric, WeightedSum
     from rubrics.integrations.openenv import RubricEnvironment
@@ -65,28 +68,39 @@ def make_env(scored: bool) -> tuple[type, type, type]:
     class Heard(Observation):
         text: str = ""
 
-    class Long(Rubric):
-        def __init__(self, least: int) -> None:
-            super().__init__()
-            self.least = least
+    def long(base: type) -> Any:
+        class Long(base):  # type: ignore[misc, valid-type]
+            def __init__(self, least: int) -> None:
+                super().__init__()
+                self.least = least
 
-        def forward(self, action: Say, observation: Heard) -> float:
-            return float(len(action.text) > self.least)
+            def forward(self, action: Say, observation: Heard) -> float:
+                return float(len(action.text) > self.least)
 
-    base: Any = RubricEnvironment[Say, Heard, State] if scored else Environment[Say, Heard, State]
+        return Long
+
+    weights = [0.1] * 10
+    ours = kind in ("ours", "quiet")
+    base: Any = RubricEnvironment[Say, Heard, State] if ours else Environment[Say, Heard, State]
 
     class Echo(base):
         SUPPORTS_CONCURRENT_SESSIONS = True
-        rubric = WeightedSum([Long(n) for n in range(10)], [0.1] * 10) if scored else None
+        if ours:
+            expose = "none" if kind == "quiet" else "scores"
+            rubric = WeightedSum([long(Rubric)(n) for n in range(10)], weights)
 
         def __init__(self) -> None:
-            super().__init__()
+            theirs = TheirWeightedSum([long(TheirRubric)(n) for n in range(10)], weights) if kind == "theirs" else None
+            super().__init__(rubric=theirs)
 
         def reset(self, seed: Any = None, episode_id: Any = None, **kwargs: Any) -> Heard:
             return Heard(text="begin")
 
         def step(self, action: Say, timeout_s: Any = None, **kwargs: Any) -> Heard:
-            return Heard(text=action.text)
+            heard = Heard(text=action.text)
+            if kind == "theirs":
+                heard.reward = self._apply_rubric(action, heard)
+            return heard
 
         @property
         def state(self) -> State:
@@ -95,28 +109,20 @@ def make_env(scored: bool) -> tuple[type, type, type]:
     return Echo, Say, Heard
 
 
-def serve_openenv(scored: bool, port: int) -> None:
+def serve_openenv(kind: str, port: int) -> None:
     import uvicorn
     from openenv.core import create_app
 
-    env, action, observation = make_env(scored)
+    env, action, observation = make_env(kind)
     app = create_app(env, action, observation, env_name="echo", max_concurrent_envs=8)
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="critical")
-
-
-def serve_scored(port: int) -> None:
-    serve_openenv(True, port)
-
-
-def serve_unscored(port: int) -> None:
-    serve_openenv(False, port)
 
 
 def openenv(rounds: int) -> None:
     from openenv.core import GenericEnvClient
 
     count = 300
-    servers = {"without a rubric": served(serve_unscored), "ten leaves": served(serve_scored)}
+    servers = {kind: served(partial(serve_openenv, kind)) for kind in ("plain", "ours", "quiet", "theirs")}
     rates: dict[str, list[float]] = {name: [] for name in servers}
 
     def measure(port: int) -> float:
@@ -134,10 +140,17 @@ def openenv(rounds: int) -> None:
             rates[name].append(measure(port))
     for process, _ in servers.values():
         process.terminate()
-    plain, scored = (statistics.median(values) for values in rates.values())
-    ratios = sorted(b / a for a, b in zip(*rates.values(), strict=True))
-    print(f"openenv: {plain:.0f} steps/s without a rubric, {scored:.0f} with ten leaves; ratio of medians ", end="")
-    print(f"{scored / plain:.3f}, of rounds {ratios[0]:.3f} to {ratios[-1]:.3f} (floor 0.95)")
+    plain = statistics.median(rates["plain"])
+    names = {
+        "ours": "ten leaves of ours",
+        "quiet": "ten leaves of ours, no components sent",
+        "theirs": "ten leaves of OpenEnv's own, no components sent",
+    }
+    for kind, name in names.items():
+        ratios = sorted(b / a for a, b in zip(rates["plain"], rates[kind], strict=True))
+        scored = statistics.median(rates[kind])
+        print(f"openenv: {plain:.0f} steps/s without a rubric, {scored:.0f} with {name}: {scored / plain:.3f} ", end="")
+        print(f"({ratios[0]:.2f} to {ratios[-1]:.2f}; floor 0.95), {1e6 / scored - 1e6 / plain:.0f} µs a step")
 
 
 # -- OpenReward -------------------------------------------------------------------------------------------------------
