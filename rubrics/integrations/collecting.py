@@ -221,6 +221,8 @@ async def collect(
             if episode is None:
                 return
             await run.play(*episode)
+            if _is_cancelled():  # a client that waits for something of its own at its close may have swallowed it
+                raise asyncio.CancelledError
 
     async with asyncio.TaskGroup() as group:
         workers = [group.create_task(work()) for _ in range(concurrency)]
@@ -282,7 +284,7 @@ class _Run:
         found = Trajectory(
             id=id,
             task=task.content,
-            end="error",
+            end="abandoned" if stopped else "error",
             source={"host": self.tasks.host, "environment": self.tasks.name},
             metadata={"group": task.key, "repeat": repeat},
         )
@@ -294,8 +296,6 @@ class _Run:
             found.task, found.initial, found.steps = play.task, play.initial, play.steps
             if failure is None or play.over:  # what fails after the environment's end, such as a close, changes nothing
                 found.end = play._end()
-            elif stopped:
-                found.end = "abandoned"
             found.reward, found.reduction = play._total()
         return found
 

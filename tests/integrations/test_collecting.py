@@ -1,6 +1,7 @@
 """An agent plays the tasks of an environment; what it was paid online is what its recording is paid offline."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -20,7 +21,7 @@ from pydantic import BaseModel
 from rubrics import RubricError
 from rubrics.formats import read
 from rubrics.integrations import openenv, openreward, ors
-from rubrics.integrations.collecting import Play, collect
+from rubrics.integrations.collecting import Play, PlayTask, collect
 from rubrics.rescoring import rescore, rescore_async
 from tests.integrations import board, quiz
 from tests.integrations.quiz import HOSTS, TASKS, client, make_quiz
@@ -158,11 +159,7 @@ class Counting:
 
 
 def openreward_task(tasks: Counting, number: int) -> Any:
-    from contextlib import asynccontextmanager
-
-    from rubrics.integrations.collecting import PlayTask
-
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def opened() -> Any:
         tasks.open += 1
         tasks.most = max(tasks.most, tasks.open)
@@ -318,6 +315,40 @@ async def test_a_cancelled_collection_writes_what_was_under_way(tmp_path: Path) 
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [(item.end, item.reward) for item in read([path])] == [("abandoned", None)] * 3
+
+
+async def test_a_cancellation_that_a_client_swallows_stops_the_collection_too(tmp_path: Path) -> None:
+    played: list[int] = []
+
+    async def agent(play: Any) -> None:
+        played.append(play.task)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.2)
+
+    task = asyncio.create_task(collect(agent, Counting(9), tmp_path / "a.jsonl", concurrency=3))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(played) == 3
+
+
+async def test_a_collection_that_is_cancelled_while_sessions_open(tmp_path: Path) -> None:
+    class Opening(Counting):
+        async def tasks(self) -> Any:
+            async for task in super().tasks():
+                yield PlayTask(task.content, contextlib.asynccontextmanager(self.opened))
+
+        async def opened(self) -> Any:
+            await asyncio.sleep(60)
+            yield
+
+    task = asyncio.create_task(collect(counter(), Opening(9), tmp_path / "a.jsonl", concurrency=3))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [(item.end, item.steps) for item in read([tmp_path / "a.jsonl"])] == [("abandoned", [])] * 3
 
 
 async def test_an_agent_that_is_cut_off(tmp_path: Path) -> None:
