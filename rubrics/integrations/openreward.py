@@ -29,7 +29,7 @@ from rubrics.integrations.collecting import collect
 from rubrics.integrations.conversations import trajectory_of
 from rubrics.integrations.report import plain_values
 from rubrics.integrations.tool_calls import ToolCall
-from rubrics.integrations.tool_environment import EpisodeFinished, ToolEnvironment, tools_of
+from rubrics.integrations.tool_environment import EpisodeFinished, ToolEnvironment, anywhere, tools_of
 from rubrics.integrations.tool_sessions import ToolTasks, tasks
 from rubrics.score import RubricError
 from rubrics.trajectory import Trajectory, wrap
@@ -100,7 +100,7 @@ async def _score_group(self: RubricEnvironment, candidates: Sequence[GroupCandid
     """
     rubric = type(self).group_rubric
     assert rubric is not None
-    task = wrap(self.task_of())
+    task = wrap(await anywhere(self.task_of))
     group = [
         trajectory_of_messages(candidate.messages, task=task, id=str(index), metadata=candidate.metadata)
         for index, candidate in enumerate(candidates)

@@ -76,12 +76,15 @@ class ToolEnvironment:
             cls.teardown = _closing(teardown)  # type: ignore[method-assign]
 
     def task_of(self) -> Any:
-        """The task of the episode, which rubrics read as `self.task`: the task spec. It stays on the server."""
+        """The task of the episode, which rubrics read as `self.task`: the task spec. It stays on the server.
+
+        Called before the first call of a tool; plain or async.
+        """
         return self.task_spec
 
     def teardown(self) -> Any:
         """End an episode that is still running as abandoned."""
-        tools_of(self).hosted.close()
+        tools_of(self).close()
 
     def initial_of(self) -> Any:
         """The observation before the first call, which rubrics read as `episode.initial`: the prompt.
@@ -100,6 +103,7 @@ class HostedTools:
         self._episode: Episode | None = None
         self._beginning = asyncio.Lock()
         self._scoring = asyncio.Lock()
+        self._closed_meanwhile = False
 
     @property
     def over(self) -> bool:
@@ -111,10 +115,17 @@ class HostedTools:
         async with self._beginning:
             if self._episode is None:
                 environment = self.environment
-                task = wrap(environment.task_of())
+                task = wrap(await anywhere(environment.task_of))
                 await self.hosted.begin_async(task=task, initial=await self._initial())
                 self._episode = self.hosted.session.episode_now
+                if self._closed_meanwhile:
+                    await in_thread(self.hosted.close)
             return self._episode
+
+    def close(self) -> None:
+        """End an episode that is still running as abandoned; one that is just beginning, once it has."""
+        self._closed_meanwhile = self._beginning.locked()
+        self.hosted.close()
 
     async def _initial(self) -> Any:
         try:
@@ -194,7 +205,7 @@ def _closing(teardown: Callable[..., Any]) -> Callable[..., Any]:
         async def closed_async(self: Any) -> Any:
             with outermost(self) as first:
                 if first:
-                    await in_thread(tools_of(self).hosted.close)
+                    await in_thread(tools_of(self).close)
                 return await teardown(self)
 
         surrounded: Callable[..., Any] = closed_async
@@ -204,7 +215,7 @@ def _closing(teardown: Callable[..., Any]) -> Callable[..., Any]:
         def closed(self: Any) -> Any:
             with outermost(self) as first:
                 if first:
-                    tools_of(self).hosted.close()
+                    tools_of(self).close()
                 return teardown(self)
 
         surrounded = closed

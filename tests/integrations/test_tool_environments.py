@@ -71,7 +71,7 @@ def test_the_action_the_observation_the_task_and_the_prompt(host: str) -> None:
 
 def test_what_authors_may_override(host: str) -> None:
     class Keeper(make_quiz(host)):
-        def task_of(self):
+        async def task_of(self):
             return {"answer": "from the vault"}
 
         async def initial_of(self):
@@ -400,6 +400,24 @@ def test_a_session_that_is_deleted_leaves_an_abandoned_episode(host: str, asynch
     [trajectory] = read([path])
     assert (trajectory.end, trajectory.reward, len(trajectory.steps), len(torn)) == ("abandoned", None, 1, 1)
     assert "finished" in call(environment, "submit", text="6")
+
+
+async def test_a_session_that_is_deleted_while_its_episode_begins(host: str) -> None:
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(make_quiz(host)):
+        async def get_prompt(self):
+            asked.set()
+            await go.wait()
+            return []
+
+    environment = Slow(task_spec=TASKS[3])
+    calling = asyncio.create_task(environment._call_tool("submit", {"text": "6"}))
+    await asked.wait()
+    environment.teardown()
+    go.set()
+    assert "finished" in (await calling).root.error and environment.submitted == 0
+    assert (environment.rubric.episode_now.status, environment.rubric.episode_now.steps) == ("abandoned", 0)
 
 
 def test_a_session_that_is_deleted_before_its_first_call(host: str, tmp_path: Path) -> None:
