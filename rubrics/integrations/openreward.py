@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar
 
+from rubrics.formats.parsing import FormatError
 from rubrics.group import GroupRubric
 from rubrics.integrations.collecting import collect
 from rubrics.integrations.conversations import trajectory_of
@@ -96,15 +97,20 @@ async def _score_group(self: RubricEnvironment, candidates: Sequence[GroupCandid
     """Score the candidates of a group relative to one another, by the environment's `group_rubric`.
 
     Raises:
-        RubricError: a candidate has no score; then there is none for the group.
+        RubricError: a candidate has no score, or no message of an assistant; then there is none for the group.
     """
     rubric = type(self).group_rubric
     assert rubric is not None
     task = wrap(await anywhere(self.task_of))
-    group = [
-        trajectory_of_messages(candidate.messages, task=task, id=str(index), metadata=candidate.metadata)
-        for index, candidate in enumerate(candidates)
-    ]
+    group = []
+    for index, candidate in enumerate(candidates):
+        try:
+            trajectory = trajectory_of_messages(
+                candidate.messages, task=task, id=str(index), metadata=candidate.metadata
+            )
+        except FormatError as error:
+            raise FormatError(f"candidate {index}: {error}") from None
+        group.append(trajectory)
     found = await rubric.score(group, task)
     missing = [
         f"candidate {index}: {reason or 'no reason given'}"

@@ -47,7 +47,8 @@ class ToolPlay(Play):
 
     async def call_terminal_tool(self, message: str = "") -> Any:
         """Hand the agent's last message to the environment's terminal tool, as the session does."""
-        terminal = await self.session.terminal_tool()
+        asked = getattr(self.session, "terminal_tool", None)  # sessions of ORS have none
+        terminal = None if asked is None else await asked()
         if terminal is None:
             raise RubricError("the environment has no terminal tool")
         return await self.call_tool(terminal.name, {} if terminal.arg is None else {terminal.arg: message})

@@ -404,6 +404,17 @@ async def test_an_agent_whose_last_message_ends_it(tmp_path: Path) -> None:
     assert trajectory.steps[0].action == {"name": "answer", "input": {"text": "4"}}
 
 
+@pytest.mark.parametrize("host", HOSTS)
+async def test_an_environment_without_a_terminal_tool(host: str, tmp_path: Path) -> None:
+    async def agent(play: Any) -> None:
+        await play.call_terminal_tool("4")
+
+    with quiz.serving(host, make_quiz(host)) as url:
+        async with client(host, url) as environment:
+            collected = await collect(agent, tasks_of(host)(environment, "train", 2, 3), tmp_path / "a.jsonl")
+    assert list(collected.errors.values()) == ["RubricError: the environment has no terminal tool"]
+
+
 async def test_what_the_environment_refuses_is_no_step_and_a_failed_tool_ends_it(tmp_path: Path) -> None:
     async def agent(play: Any) -> None:
         with pytest.raises(Exception, match="validation"):

@@ -92,6 +92,14 @@ async def test_what_the_trainer_may_see(expose: str, expected: str | None) -> No
     assert scores[1].metadata == expected if expected is None else scores[1].metadata["rubric"]["reason"] == expected
 
 
+async def test_a_candidate_in_which_no_assistant_speaks_is_named() -> None:
+    asked = [Message(role="user", blocks=[TextBlock(text="and?")])]
+    with serving("openreward", make_quiz("openreward", group_rubric=Longest())) as url:
+        async with client("openreward", url) as environment, environment.session(split="train", index=0) as session:
+            with pytest.raises(ScoreGroupFailed, match="candidate 1: completion: there is no assistant's message"):
+                await session.score_group([*says("a"), asked])
+
+
 async def test_a_group_without_all_its_scores_fails_and_the_session_lives() -> None:
     with serving("openreward", make_quiz("openreward", group_rubric=Longest())) as url:
         async with client("openreward", url) as environment, environment.session(split="train", index=0) as session:
