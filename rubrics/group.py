@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rubrics.evaluation import NO_USAGE, Usage
 from rubrics.score import InvalidScoreError, Outcome, RubricError, Score, Unscored, checked
@@ -159,14 +159,21 @@ async def score_groups(
 
     Returns:
         A score for each trajectory, or the reason why there is none. Members that did the same, step by step, are
-        judged once, as one candidate. Where fewer than two different ones are left there is nothing to compare, and
-        they are unscored.
+        judged once, as one candidate (what cannot be written as JSON is like nothing else). Where fewer than two
+        different ones are left there is nothing to compare, and they are unscored.
 
     Raises:
         IncompleteGroupError: as above, before any group is judged.
         Exception: what the rubric raises; the groups beside it are cancelled.
-        ValueError: there are more or fewer ids than trajectories, or a trajectory has none.
+        ValueError: there are more or fewer ids than trajectories, a trajectory has none, or an option has no such
+            value.
     """
+    if incomplete not in ("raise", "unscored"):
+        raise ValueError(f"incomplete is 'raise' or 'unscored', not {incomplete!r}")
+    if isinstance(exclude, str) or not set(exclude) <= {*get_args(End), None}:
+        raise ValueError(f"exclude is a collection of ends ({', '.join(get_args(End))}, None), not {exclude!r}")
+    if concurrency < 1:
+        raise ValueError(f"concurrency is at least 1, not {concurrency}")
     members = _members(trajectories, group_ids)
     scores: list[float | None] = [None] * len(trajectories)
     reasons: list[str | None] = [None] * len(trajectories)
@@ -181,10 +188,14 @@ async def score_groups(
                 reasons[row] = f"its group has {len(rows)} members and should have {size}"
             elif trajectories[row].end in exclude:
                 reasons[row] = f"left out: the end of the episode is {trajectories[row].end or 'not known'}"
-        same: dict[bytes, list[int]] = {}
+        same: dict[bytes | int, list[int]] = {}
         for row in rows:
             if reasons[row] is None:
-                same.setdefault(_content(trajectories[row]), []).append(row)
+                try:
+                    content: bytes | int = _content(trajectories[row])
+                except (TypeError, ValueError):
+                    content = row
+                same.setdefault(content, []).append(row)
         if same:
             distinct[id] = list(same.values())
     slots = asyncio.Semaphore(concurrency)
@@ -218,7 +229,10 @@ def _members(trajectories: Sequence[Trajectory], group_ids: Sequence[Hashable] |
     for row, id in enumerate(group_ids):
         if id is None:
             raise ValueError(f"trajectory {row} ({trajectories[row].id!r}) has no group: give group_ids")
-        members.setdefault(id, []).append(row)
+        try:
+            members.setdefault(id, []).append(row)
+        except TypeError as error:
+            raise ValueError(f"the group id of trajectory {row} ({trajectories[row].id!r}) is no id: {error}") from None
     return members
 
 

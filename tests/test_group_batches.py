@@ -93,6 +93,28 @@ async def test_members_that_failed_or_were_cut_off_are_left_out_by_policy() -> N
     assert everything.scores == (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"concurrency": 0}, "concurrency is at least 1, not 0"),
+        ({"incomplete": "drop"}, "incomplete is 'raise' or 'unscored', not 'drop'"),
+        ({"exclude": "truncated"}, "exclude is a collection of ends .*, not 'truncated'"),
+        ({"exclude": ("failed",)}, "exclude is a collection of ends"),
+        ({"group_ids": [["a"]]}, r"the group id of trajectory 0 \('t1'\) is no id: unhashable type"),
+    ],
+)
+async def test_options_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        await score_groups(Rank(), [said(1)], **{"group_ids": ["a"], **options})
+
+
+async def test_what_cannot_be_written_down_is_like_nothing_else() -> None:
+    batch = [said(1), said(1), said(2)]
+    for one in batch[:2]:
+        one.steps[0].observation = object()
+    assert (await score_groups(Rank(), batch, ["a"] * 3)).members == {"a": [[0], [1], [2]]}
+
+
 async def test_identical_members_are_judged_once() -> None:
     rubric = Rank()
     batch = [said(2, reward=0.1), said(1), said(2, reward=0.9), said(3), said(2)]
