@@ -186,15 +186,18 @@ async def collect(
     Args:
         agent: an async function of a `Play`. It plays the episode and returns; what it returns is not looked at.
         tasks: of an environment, see `tasks` of the host's module.
-        to: the file; each line is written at once, so that a killed run loses only what was being played.
+        to: the file; each line is written at once, so that a killed run loses only what was being played. One
+            collection at a time writes to it.
         name: of the agent, such as a checkpoint. It is a part of every id, so that a resumed run never takes another
             agent's episodes for its own.
         repeats: episodes of each task; those of one task share `metadata["group"]`.
         concurrency: episodes in progress at once.
-        resume: go on with a file that exists: episodes that are in it are not played again.
+        resume: go on with a file that exists: episodes that are in it are not played again, but for those that were
+            under way when a run was stopped.
         retry_errors: when resuming, play those again that had failed; their lines are taken out of the file.
         on_error: `"record"`: an episode whose agent, or environment, raises is written with the end "error" and what it
-            was; `"raise"`: the collection stops. Episodes in progress are then written as "abandoned".
+            was; `"raise"`: it is, and the collection stops with what was raised first. Episodes in progress are then
+            written as "abandoned".
 
     Returns:
         Rewards and errors of the episodes that were played now.
@@ -202,6 +205,7 @@ async def collect(
     Raises:
         FileExistsError: the file exists, and `resume` does not say to go on with it.
         TypeError: the agent is no async function.
+        Exception: the tasks cannot be listed, or an episode failed and `on_error` is `"raise"`.
     """
     if not (inspect.iscoroutinefunction(agent) or inspect.iscoroutinefunction(type(agent).__call__)):
         raise TypeError("the agent must be an async function; move what blocks in it to asyncio.to_thread")
@@ -224,8 +228,11 @@ async def collect(
             if _is_cancelled():  # a client that waits for something of its own at its close may have swallowed it
                 raise asyncio.CancelledError
 
-    async with asyncio.TaskGroup() as group:
-        workers = [group.create_task(work()) for _ in range(concurrency)]
+    try:
+        async with asyncio.TaskGroup() as group:
+            workers = [group.create_task(work()) for _ in range(concurrency)]
+    except BaseExceptionGroup as several:  # the others were cancelled for the first
+        raise several.exceptions[0] from None
     if any(worker.cancelled() for worker in workers):  # of which the group takes no notice
         raise RubricError(f"an agent cancelled the task that it runs in; resume=True goes on with {path}")
     return collected
@@ -242,9 +249,7 @@ class _Run:
         """Those to be played: an id, the number among the episodes of its task, the task."""
         times: dict[str, int] = {}
         async for task in self.tasks.tasks():
-            again = times[task.key] = (
-                times.get(task.key, -1) + 1
-            )  # a task that is listed twice is played twice as often
+            again = times[task.key] = times.get(task.key, -1) + 1  # listed twice, it is played twice as often
             for repeat in range(again * repeats, (again + 1) * repeats):
                 id = "/".join(part for part in (self.tasks.name, self.name, task.key, str(repeat)) if part)
                 if id in known:
@@ -292,6 +297,8 @@ class _Run:
             found.metadata["agent"] = self.name
         if failure is not None:
             found.metadata["error"] = f"{type(failure).__name__}: {failure}"
+        if stopped:
+            found.metadata["stopped"] = True
         if play is not None:
             found.task, found.initial, found.steps = play.task, play.initial, play.steps
             if failure is None or play.over:  # what fails after the environment's end, such as a close, changes nothing
@@ -301,31 +308,42 @@ class _Run:
 
 
 def _opened(path: Path, resume: bool, retry_errors: bool) -> set[str]:
-    """The ids in a file that is to be gone on with; a line that a killed run left half-written is taken out."""
+    """The ids in a file that is to be gone on with.
+
+    Lines of episodes that are to be played again, and half a line that a killed run left, are taken out.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or not path.stat().st_size:
         return set()
     if not resume:
         raise FileExistsError(f"{path} exists: resume=True goes on with it")
     known: set[str] = set()
-    kept: list[bytes] = []
-    lines = path.read_bytes().splitlines(keepends=True)
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-            id, end = record["id"], record.get("end")
-        except (ValueError, TypeError, KeyError, AttributeError):
-            if number == len(lines) and not line.endswith(b"\n"):
+    same = True
+    fresh = path.with_name(f"{path.name}.new")
+    with path.open("rb") as lines, fresh.open("wb") as kept:
+        for number, line in enumerate(lines, start=1):
+            whole = line.endswith(b"\n")
+            try:
+                record = json.loads(line)
+                id, metadata = record["id"], record.get("metadata") or {}
+            except (ValueError, TypeError, KeyError, AttributeError):
+                if whole:
+                    fresh.unlink()
+                    raise RubricError(
+                        f"{path}:{number} is no trajectory of ours, so this file cannot be gone on with"
+                    ) from None
+                same = False  # only the last line can be without an end
                 continue
-            raise RubricError(
-                f"{path}:{number} is no trajectory of ours, so this file cannot be gone on with"
-            ) from None
-        if not (retry_errors and end in ("error", "abandoned") and (record.get("metadata") or {}).get("error")):
+            failed = record.get("end") in ("error", "abandoned") and bool(metadata.get("error"))
+            if failed and (retry_errors or metadata.get("stopped")):
+                same = False
+                continue
             known.add(id)
-            kept.append(line if line.endswith(b"\n") else line + b"\n")
-    if len(kept) != len(lines) or kept[-1] != lines[-1]:
-        fresh = path.with_name(f"{path.name}.new")
-        fresh.write_bytes(b"".join(kept))
+            kept.write(line if whole else line + b"\n")
+            same = same and whole
+    if same:
+        fresh.unlink()
+    else:
         fresh.replace(path)
     return known
 

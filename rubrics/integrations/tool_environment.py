@@ -150,7 +150,7 @@ class HostedTools:
             async with self._scoring:
                 if episode.over:
                     raise EpisodeFinished
-                return await self._answer(episode, call, output, getattr(tool, "_env_tool_concurrent", False))
+                return await self._answer(episode, call, output, _is_concurrent(tool))
 
         return run
 
@@ -187,6 +187,11 @@ def _plain_block(block: Any) -> Any:
     if hasattr(block, "model_dump"):
         return block.model_dump()
     return dict(vars(block)) if hasattr(block, "__dict__") else block
+
+
+def _is_concurrent(tool: Any) -> bool:
+    """Whether the host runs a tool beside others; it does not where the tool is to have the session for itself."""
+    return getattr(tool, "_env_tool_concurrent", False) and not getattr(tool, "_env_tool_exclusive", False)
 
 
 async def anywhere(function: Callable[..., Any], *args: Any) -> Any:
