@@ -254,9 +254,9 @@ def rollouts(rounds: int) -> None:
     import verifiers as vf
 
     from rubrics import Rubric, WeightedSum
-    from rubrics.integrations.functions import RewardFunction
     from rubrics.integrations.trl import reward_function
     from rubrics.integrations.verifiers_v0 import TreeRubric
+    from rubrics.rollouts.functions import RewardFunction
 
     names = [f"f{i}" for i in range(10)]
     texts = [f"The answer is {k}" for k in range(100)]

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from rubrics.integrations.conversations import trajectory_of
-from rubrics.integrations.scoring import Fill, Scored, Scorer, checked_fill, filled
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.scoring import Fill, Scored, Scorer, checked_fill, filled
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError
 from rubrics.trajectory import End, Trajectory

@@ -15,8 +15,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-from rubrics.integrations.conversations import trajectory_of
-from rubrics.integrations.scoring import Fill, Scorer, checked_fill, filled
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.scoring import Fill, Scorer, checked_fill, filled
 from rubrics.rubric import Rubric
 from rubrics.trajectory import Trajectory
 

@@ -10,8 +10,8 @@ message an action. A row without a reward has `is_score_valid=False` and the rea
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rubrics.integrations.conversations import trajectory_of
-from rubrics.integrations.scoring import Scored, Scorer
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.scoring import Scored, Scorer
 from rubrics.rubric import Rubric
 from rubrics.trajectory import End, Trajectory
 

@@ -23,8 +23,8 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any, Literal
 
-from rubrics.integrations.hosting import HostedSession
-from rubrics.integrations.scoring import Fill, checked_fill
+from rubrics.hosting.hosted import HostedSession
+from rubrics.rollouts.scoring import Fill, checked_fill
 from rubrics.rubric import Rubric
 from rubrics.trajectory import Record, wrap
 

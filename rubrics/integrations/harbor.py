@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from rubrics.formats import FormatError, FormatProblem, read
-from rubrics.integrations.report import plain_values
-from rubrics.integrations.scoring import Fill, Scored, Scorer, checked_fill, filled
+from rubrics.hosting.report import plain_values
 from rubrics.rescoring.load import LoadError, load_rubric
 from rubrics.rescoring.rows import step_rewards_dict
+from rubrics.rollouts.scoring import Fill, Scored, Scorer, checked_fill, filled
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError
 from rubrics.trajectory import Trajectory

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rubrics.integrations.harbor import forget_reward, read_one, write_rewards
-from rubrics.integrations.scoring import Fill, Scorer, checked_fill
 from rubrics.rescoring.load import load_rubric
+from rubrics.rollouts.scoring import Fill, Scorer, checked_fill
 
 try:
     from harbor.models.verifier.result import VerifierResult

@@ -23,10 +23,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from rubrics.engine.journal import Pair
 from rubrics.formats.parsing import FormatError
-from rubrics.integrations.conversations import trajectory_of
-from rubrics.integrations.functions import RewardFunction
-from rubrics.integrations.scoring import Scored, Scorer as TreeScorer
 from rubrics.rescoring.load import load_rubric
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.functions import RewardFunction
+from rubrics.rollouts.scoring import Scored, Scorer as TreeScorer
 from rubrics.rubric import Rubric
 from rubrics.score import InvalidScoreError, RubricError, Score as NodeScore, Unscored
 from rubrics.trajectory import End, Trajectory

@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import PrivateAttr
 
-from rubrics.integrations.conversations import trajectory_of_output
-from rubrics.integrations.scoring import Scored, Scorer as TreeScorer
+from rubrics.rollouts.conversations import trajectory_of_output
+from rubrics.rollouts.scoring import Scored, Scorer as TreeScorer
 from rubrics.rubric import Rubric
 
 try:

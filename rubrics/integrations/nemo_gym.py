@@ -23,9 +23,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Literal
 
-from rubrics.integrations.conversations import trajectory_of
-from rubrics.integrations.responses import messages_of_items
-from rubrics.integrations.scoring import Scored, Scorer
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.responses import messages_of_items
+from rubrics.rollouts.scoring import Scored, Scorer
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError
 from rubrics.trajectory import End, Trajectory

@@ -27,10 +27,10 @@ from typing import Any, Generic, Literal, TypeVar
 from weakref import WeakSet
 
 from rubrics.episode import Episode
-from rubrics.integrations.collecting import Play, PlayTask, collect
-from rubrics.integrations.hosting import HostedSession, SessionOf, prepare
-from rubrics.integrations.report import StepReport
-from rubrics.integrations.wrapping import blocking, named_arguments, outermost, written
+from rubrics.hosting.collecting import Play, PlayTask, collect
+from rubrics.hosting.hosted import HostedSession, SessionOf, prepare
+from rubrics.hosting.report import StepReport
+from rubrics.hosting.wrapping import blocking, named_arguments, outermost, written
 from rubrics.rubric import Rubric
 from rubrics.score import EpisodeError
 from rubrics.session import Session

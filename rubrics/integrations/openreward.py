@@ -26,12 +26,12 @@ from typing import Any, ClassVar
 
 from rubrics.formats.parsing import FormatError
 from rubrics.group import GroupRubric
-from rubrics.integrations.collecting import collect
-from rubrics.integrations.conversations import trajectory_of
-from rubrics.integrations.report import plain_values
-from rubrics.integrations.tool_calls import ToolCall
-from rubrics.integrations.tool_environment import EpisodeFinished, ToolEnvironment, anywhere, tools_of
-from rubrics.integrations.tool_sessions import ToolTasks, tasks
+from rubrics.hosting.collecting import collect
+from rubrics.hosting.report import plain_values
+from rubrics.hosting.tool_calls import ToolCall
+from rubrics.hosting.tool_environment import EpisodeFinished, ToolEnvironment, anywhere, tools_of
+from rubrics.hosting.tool_sessions import ToolTasks, tasks
+from rubrics.rollouts.conversations import trajectory_of
 from rubrics.score import RubricError
 from rubrics.trajectory import Trajectory, wrap
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from rubrics.integrations.collecting import collect
-from rubrics.integrations.tool_calls import ToolCall
-from rubrics.integrations.tool_environment import EpisodeFinished, ToolEnvironment, tools_of
-from rubrics.integrations.tool_sessions import ToolTasks, tasks
+from rubrics.hosting.collecting import collect
+from rubrics.hosting.tool_calls import ToolCall
+from rubrics.hosting.tool_environment import EpisodeFinished, ToolEnvironment, tools_of
+from rubrics.hosting.tool_sessions import ToolTasks, tasks
 
 try:
     from ors import Environment, ToolOutput

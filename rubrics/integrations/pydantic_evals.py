@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rubrics.integrations.conversations import trajectory_of_output
-from rubrics.integrations.scoring import Scorer
 from rubrics.rescoring.load import load_rubric
+from rubrics.rollouts.conversations import trajectory_of_output
+from rubrics.rollouts.scoring import Scorer
 from rubrics.rubric import Rubric
 from rubrics.trajectory import Trajectory
 

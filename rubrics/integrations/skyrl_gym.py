@@ -25,9 +25,9 @@ from typing import Any, Literal
 from weakref import WeakSet
 
 from rubrics.formats.chat import chat_observation
-from rubrics.integrations.hosting import HostedSession, SessionOf, prepare
-from rubrics.integrations.scoring import Fill, checked_fill
-from rubrics.integrations.wrapping import outermost, written
+from rubrics.hosting.hosted import HostedSession, SessionOf, prepare
+from rubrics.hosting.wrapping import outermost, written
+from rubrics.rollouts.scoring import Fill, checked_fill
 from rubrics.rubric import Rubric
 from rubrics.score import EpisodeError, Unscored
 from rubrics.session import Session

@@ -22,10 +22,10 @@ from typing import Any
 from rubrics.delayed import TrajectoryRubric
 from rubrics.engine.frames import FRAME
 from rubrics.engine.journal import Pair
-from rubrics.integrations.conversations import trajectory_of
-from rubrics.integrations.functions import completion_messages, messages_of
-from rubrics.integrations.scoring import Scored, Scorer, filled
 from rubrics.rescoring.rows import step_rewards_dict
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.functions import completion_messages, messages_of
+from rubrics.rollouts.scoring import Scored, Scorer, filled
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError
 from rubrics.trajectory import End, Trajectory

@@ -21,9 +21,9 @@ from typing import Any, Literal, NoReturn
 
 from rubrics.engine.frames import FRAME
 from rubrics.engine.journal import Pair
-from rubrics.integrations.conversations import trajectory_of
-from rubrics.integrations.functions import RewardFunction
-from rubrics.integrations.scoring import Fill, Scored, Scorer, checked_fill, filled
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.functions import RewardFunction
+from rubrics.rollouts.scoring import Fill, Scored, Scorer, checked_fill, filled
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError
 from rubrics.trajectory import End, Trajectory

@@ -33,9 +33,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rubrics.integrations.conversations import trajectory_of
-from rubrics.integrations.functions import RewardFunction
-from rubrics.integrations.scoring import Fill, Scored, Scorer, checked_fill, filled
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.functions import RewardFunction
+from rubrics.rollouts.scoring import Fill, Scored, Scorer, checked_fill, filled
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError, Score
 from rubrics.trajectory import Trajectory

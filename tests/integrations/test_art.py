@@ -14,8 +14,8 @@ from openai.types.chat.chat_completion import Choice
 
 from rubrics import Rubric, RubricError, Score, TrajectoryRubric, Unscored, WeightedSum
 from rubrics.integrations.art import GroupScorer, trajectory_of_art
-from rubrics.integrations.scoring import Scorer
 from rubrics.rescoring import rescore_one
+from rubrics.rollouts.scoring import Scorer
 from rubrics.trajectory import Trajectory
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

@@ -20,8 +20,8 @@ from pydantic import BaseModel
 
 from rubrics import RubricError
 from rubrics.formats import read
+from rubrics.hosting.collecting import Play, PlayTask, collect
 from rubrics.integrations import openenv, openreward, ors
-from rubrics.integrations.collecting import Play, PlayTask, collect
 from rubrics.rescoring import rescore, rescore_async
 from tests.integrations import board, quiz
 from tests.integrations.quiz import HOSTS, TASKS, client, make_quiz

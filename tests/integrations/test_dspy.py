@@ -13,9 +13,9 @@ from dspy.utils.dummies import DummyLM
 
 from rubrics import RubricError, TrajectoryRubric, WeightedSum
 from rubrics.integrations.dspy import feedback_metric, rubric_metric, trajectory_of_prediction
-from rubrics.integrations.functions import RewardFunction, text_of
-from rubrics.integrations.scoring import Scorer
 from rubrics.rescoring import rescore_one
+from rubrics.rollouts.functions import RewardFunction, text_of
+from rubrics.rollouts.scoring import Scorer
 from rubrics.score import Score
 
 

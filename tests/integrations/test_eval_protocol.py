@@ -16,8 +16,8 @@ from eval_protocol.types import TerminationReason
 
 from rubrics import EqualSplit, Rubric, Score, TrajectoryRubric, Unscored, WeightedSum
 from rubrics.integrations.eval_protocol import row_evaluator, rows_evaluator, trajectory_of_row
-from rubrics.integrations.scoring import Scorer
 from rubrics.rescoring import rescore_one
+from rubrics.rollouts.scoring import Scorer
 from rubrics.trajectory import Trajectory
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

@@ -31,8 +31,8 @@ from rubrics import (  # noqa: E402
 )
 from rubrics.formats import read  # noqa: E402
 from rubrics.integrations.gymnasium import RubricReward  # noqa: E402
-from rubrics.integrations.scoring import Scorer  # noqa: E402
 from rubrics.rescoring import rescore, rescore_one  # noqa: E402
+from rubrics.rollouts.scoring import Scorer  # noqa: E402
 from tests.leaves import AsyncFixed, Fixed  # noqa: E402
 
 # What Python says of every fork in a process with threads; Gymnasium forks, and our loop is a thread.

@@ -17,10 +17,10 @@ from harbor.viewer.artifacts import verifier_output
 
 from rubrics import Evaluation, RubricError, WeightedSum
 from rubrics.formats import write_jsonl
-from rubrics.integrations.conversations import trajectory_of
 from rubrics.integrations.harbor import main, verify
-from rubrics.integrations.scoring import Scorer
 from rubrics.rescoring import rescore_one
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.scoring import Scorer
 from tests.leaves import AsyncFixed, Fixed
 
 pytestmark = pytest.mark.filterwarnings(

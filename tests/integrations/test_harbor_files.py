@@ -9,9 +9,9 @@ import pytest
 
 from rubrics import RubricError, Unscored, WeightedSum
 from rubrics.formats import write_jsonl
-from rubrics.integrations.conversations import trajectory_of
 from rubrics.integrations.harbor import verify
 from rubrics.rescoring import rescore_one
+from rubrics.rollouts.conversations import trajectory_of
 from tests.leaves import Fixed
 
 ROOT = Path(__file__).resolve().parents[2]

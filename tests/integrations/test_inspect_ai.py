@@ -43,16 +43,16 @@ from inspect_ai.tool import tool
 
 from rubrics import InvalidScoreError, RubricError, TrajectoryRubric, WeightedSum
 from rubrics.formats.parsing import FormatError
-from rubrics.integrations.conversations import trajectory_of
-from rubrics.integrations.functions import text_of
 from rubrics.integrations.inspect_ai import (
     InspectScorer,
     reward_scorer,
     rubric_scorer,
     trajectory_of_state,
 )
-from rubrics.integrations.scoring import Scorer
 from rubrics.rescoring import rescore_one
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.functions import text_of
+from rubrics.rollouts.scoring import Scorer
 from rubrics.score import Score as NodeScore
 from rubrics.trajectory import Trajectory
 

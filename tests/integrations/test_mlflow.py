@@ -14,11 +14,11 @@ import mlflow
 from mlflow.utils.timeout import MlflowTimeoutError
 
 from rubrics import TrajectoryRubric, WeightedSum
-from rubrics.integrations.conversations import trajectory_of_output
-from rubrics.integrations.functions import text_of
 from rubrics.integrations.mlflow import RubricScorer
-from rubrics.integrations.scoring import Scorer
 from rubrics.rescoring import rescore_one
+from rubrics.rollouts.conversations import trajectory_of_output
+from rubrics.rollouts.functions import text_of
+from rubrics.rollouts.scoring import Scorer
 from rubrics.score import Score
 
 pytestmark = pytest.mark.filterwarnings(  # MLflow's own

@@ -8,11 +8,11 @@ import pytest
 
 from rubrics import RubricError, TrajectoryRubric, WeightedSum
 from rubrics.formats import FormatError
-from rubrics.integrations.conversations import trajectory_of
 from rubrics.integrations.nemo_gym import Verifier, rollout_of
-from rubrics.integrations.responses import messages_of_items
-from rubrics.integrations.scoring import Scorer
 from rubrics.rescoring import rescore_one
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.responses import messages_of_items
+from rubrics.rollouts.scoring import Scorer
 from tests.leaves import AsyncFixed, Boom, Fixed
 
 OUTPUT: list[dict[str, Any]] = [

@@ -16,8 +16,8 @@ from openenv.core.llm_client import LLMClient, LLMResponse
 
 from rubrics import CreditError, RubricError, Sequential, Unscored, WeightedSum
 from rubrics.integrations.openenv_rubrics import OpenEnvRubric
-from rubrics.integrations.scoring import Scorer
 from rubrics.rescoring import rescore_one
+from rubrics.rollouts.scoring import Scorer
 from tests.leaves import Boom, Fixed
 
 

@@ -13,11 +13,11 @@ from pydantic_evals import Case, Dataset, set_eval_attribute
 from pydantic_evals.evaluators import Contains
 
 from rubrics import TrajectoryRubric, WeightedSum
-from rubrics.integrations.conversations import trajectory_of_output
-from rubrics.integrations.functions import text_of
 from rubrics.integrations.pydantic_evals import RubricEvaluator
-from rubrics.integrations.scoring import Scorer
 from rubrics.rescoring import LoadError, rescore_one
+from rubrics.rollouts.conversations import trajectory_of_output
+from rubrics.rollouts.functions import text_of
+from rubrics.rollouts.scoring import Scorer
 from rubrics.score import Score
 
 

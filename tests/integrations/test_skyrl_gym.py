@@ -16,11 +16,11 @@ from skyrl_gym.metrics import aggregate_for_environment  # noqa: E402
 
 from rubrics import EpisodeError, EpisodeOverError, Rubric, RubricError, TrajectoryRubric, WeightedSum  # noqa: E402
 from rubrics.formats import read  # noqa: E402
-from rubrics.integrations.conversations import trajectory_of  # noqa: E402
-from rubrics.integrations.functions import RewardFunction  # noqa: E402
-from rubrics.integrations.scoring import Scorer  # noqa: E402
 from rubrics.integrations.skyrl_gym import RubricTextEnv  # noqa: E402
 from rubrics.rescoring import rescore, rescore_one  # noqa: E402
+from rubrics.rollouts.conversations import trajectory_of  # noqa: E402
+from rubrics.rollouts.functions import RewardFunction  # noqa: E402
+from rubrics.rollouts.scoring import Scorer  # noqa: E402
 from tests.leaves import AsyncFixed, Fixed  # noqa: E402
 
 PROMPT = [{"role": "system", "content": "Guess a number."}, {"role": "user", "content": "From 1 to 20."}]

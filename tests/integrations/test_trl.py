@@ -21,10 +21,10 @@ from trl.trainer.utils import get_callable_name, is_async_callable
 
 from rubrics import EpisodeError, Rubric, RubricError, Score, TrajectoryRubric, Unscored, WeightedSum, add_usage
 from rubrics.evaluation import Usage
-from rubrics.integrations.conversations import trajectory_of
-from rubrics.integrations.scoring import Scorer
 from rubrics.integrations.trl import BatchRewardFunction, RubricEnvironment, component_functions, reward_function
 from rubrics.rescoring import rescore_one
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.scoring import Scorer
 from tests.integrations.tiny_model import actor, grpo_settings, random_model, tokenizer
 
 pytestmark = [

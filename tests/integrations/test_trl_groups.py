@@ -1,5 +1,8 @@
-"""Group advantages: ours and those that TRL's trainers compute, from the same rewards."""
+"""Groups: a group rubric as a reward function, and advantages: ours and those of TRL, from the same rewards."""
 
+import asyncio
+import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,10 @@ pytest.importorskip("trl")
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
+from rubrics import GroupRubric, IncompleteGroupError, Score
 from rubrics.credit import component_advantages, group_advantages
-from tests.integrations.tiny_model import grpo_settings, random_model, tokenizer
+from rubrics.integrations.trl import group_reward_function
+from tests.integrations.tiny_model import actor, grpo_settings, random_model, tokenizer
 
 pytestmark = [
     pytest.mark.slow,
@@ -110,3 +115,55 @@ def test_one_missing_component_leaves_a_member_out_here_and_is_passed_over_there
     )
     advantages = component_advantages({"a": first, "b": second}, {"a": 1.0, "b": 1.0}, GROUPS)
     assert np.isnan(advantages[::4]).all() and (theirs[::4] < 0).all()
+
+
+class Longest(GroupRubric):
+    """The share of the longest completion of the group."""
+
+    async def score_group(self, group: Any, task: Any = None) -> Any:
+        lengths = [len(trajectory.steps[-1].action.content) for trajectory in group]
+        return [Score(length / max(lengths), f"{length} letters") for length in lengths]
+
+
+def test_a_group_rubric_is_a_reward_function() -> None:
+    function = group_reward_function(Longest(), size=3)
+    metrics: dict[str, float] = {}
+    columns: dict[str, Any] = {}
+    batch = {
+        "prompts": ["p", "p", "p", "q", "q", "q"],
+        "completions": ["a", "aaaa", "aa", "b", "b", "b"],
+        "completion_ids": [[1]] * 6,
+        "log_metric": metrics.__setitem__,
+        "log_extra": columns.__setitem__,
+    }
+    assert asyncio.run(function(**batch)) == [0.25, 1.0, 0.5, None, None, None], "all the same: nothing to compare"
+    assert metrics == {"group_rubric/unscored": 0.5}
+    assert columns["group_rubric/feedback"][1] == "4 letters" and function.__name__ == "group_rubric"
+    assert pickle.loads(pickle.dumps(function)).size == 3
+
+
+def test_groups_that_are_not_whole_are_refused() -> None:
+    function = group_reward_function(Longest(), size=2)
+    with pytest.raises(IncompleteGroupError, match="rows 2 and 3 of the batch have different prompts"):
+        asyncio.run(function(prompts=["p", "p", "q", "r"], completions=["a", "b", "c", "d"]))
+    with pytest.raises(IncompleteGroupError, match="do not have 2 members"):
+        asyncio.run(function(prompts=["p", "p", "q"], completions=["a", "b", "c"]))
+    with pytest.raises(ValueError, match="a group of 1 has nothing to compare"):
+        group_reward_function(Longest(), size=1)
+
+
+def test_a_step_of_grpo_with_a_group_rubric(tmp_path: Path) -> None:
+    vocabulary = tokenizer()
+    said = iter(["a", "bb", "ccc", "dddd", "e", "e", "e", "e"] * 4)
+    trainer = GRPOTrainer(
+        model=actor(vocabulary, lambda text: next(said)),
+        reward_funcs=group_reward_function(Longest(), size=4),
+        args=GRPOConfig(**grpo_settings(tmp_path)),
+        train_dataset=Dataset.from_dict({"prompt": ["one?", "two?"]}),
+        processing_class=vocabulary,
+    )
+    trainer.train()
+    rewards = list(trainer._logs["rewards"]["group_rubric"])
+    assert sorted(rewards[:4]) == [0.25, 0.5, 0.75, 1.0] and all(math.isnan(reward) for reward in rewards[4:])
+    assert list(trainer._logs["advantages"])[4:] == [0.0] * 4
+    assert trainer.state.log_history[0]["group_rubric/unscored"] == 0.5

@@ -19,9 +19,9 @@ from verifiers.v1.state import state_cls
 from rubrics import Rubric, Score, TrajectoryRubric, Unscored, WeightedSum
 from rubrics.evaluation import Usage
 from rubrics.formats import read
-from rubrics.integrations.scoring import Scorer
 from rubrics.integrations.verifiers import LiveTreeReward, TaskReward, TreeReward, trajectory_of_trace, tree_reward
 from rubrics.rescoring import LiveStateError, rescore, rescore_one
+from rubrics.rollouts.scoring import Scorer
 from rubrics.trajectory import Trajectory
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

@@ -16,9 +16,9 @@ from datasets import Dataset
 from verifiers.legacy.types import Response, ResponseMessage, State
 
 from rubrics import Rubric, RubricError, Score, TrajectoryRubric, Unscored, WeightedSum
-from rubrics.integrations.scoring import Scorer
 from rubrics.integrations.verifiers_v0 import NoRewardError, TreeRubric, VerifiersFunction, trajectory_of_state
 from rubrics.rescoring import LiveStateError, rescore, rescore_one
+from rubrics.rollouts.scoring import Scorer
 from rubrics.trajectory import Trajectory
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from rubrics import Rubric, RubricError, Score, Unscored, WeightedSum
-from rubrics.integrations.conversations import trajectory_of
-from rubrics.integrations.scoring import Scorer
 from rubrics.integrations.verl import ComputeScore, compute_score_function
 from rubrics.rescoring import rescore_one
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.scoring import Scorer
 
 
 class Exact(Rubric):

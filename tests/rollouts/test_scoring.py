@@ -22,9 +22,9 @@ from rubrics import (
     Unscored,
     WeightedSum,
 )
-from rubrics.integrations.scoring import Scorer
 from rubrics.rescoring import rescore_one
 from rubrics.rescoring.rows import step_rewards_dict
+from rubrics.rollouts.scoring import Scorer
 from rubrics.trajectory import Step, Trajectory
 from tests.leaves import AsyncFixed, AsyncJudged, Fixed, Judged, in_time
 from tests.random_trees import build, waiting_specs, with_sharing

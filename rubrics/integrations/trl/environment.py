@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
 from rubrics.formats.chat import chat_observation
-from rubrics.integrations.functions import text_of
-from rubrics.integrations.scoring import Scorer
-from rubrics.integrations.tool_calls import ToolCall
-from rubrics.integrations.wrapping import outermost
+from rubrics.hosting.tool_calls import ToolCall
+from rubrics.hosting.wrapping import outermost
+from rubrics.rollouts.functions import text_of
+from rubrics.rollouts.scoring import Scorer
 from rubrics.rubric import Rubric
 from rubrics.score import EpisodeError
 from rubrics.trajectory import Record, Step, Trajectory, wrap

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from rubrics.engine.loop import block, contained, in_thread, uncontained
 from rubrics.episode import Episode
 from rubrics.evaluation import NO_USAGE, Evaluation, Usage
-from rubrics.integrations.report import StepReport
+from rubrics.hosting.report import StepReport
 from rubrics.rescoring.replay import FAILURES, ReplayError, end_of, is_cancelled, take, take_async
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError, Score, Unscored

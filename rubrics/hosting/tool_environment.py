@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Literal
 
 from rubrics.engine.loop import in_thread
 from rubrics.episode import Episode
-from rubrics.integrations.hosting import HostedSession, SessionOf, prepare
-from rubrics.integrations.tool_calls import ToolCall
-from rubrics.integrations.wrapping import outermost, written
+from rubrics.hosting.hosted import HostedSession, SessionOf, prepare
+from rubrics.hosting.tool_calls import ToolCall
+from rubrics.hosting.wrapping import outermost, written
 from rubrics.rubric import Rubric
 from rubrics.session import Session
 from rubrics.trajectory import wrap

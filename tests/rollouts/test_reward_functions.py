@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rubrics import Gate, Rubric, RubricError, Switch, WeightedSum
-from rubrics.integrations.conversations import trajectory_of
-from rubrics.integrations.functions import RewardFunction
-from rubrics.integrations.scoring import Scorer
 from rubrics.rescoring import rescore_one
+from rubrics.rollouts.conversations import trajectory_of
+from rubrics.rollouts.functions import RewardFunction
+from rubrics.rollouts.scoring import Scorer
 
 CHAT = [
     {"role": "assistant", "content": "a"},
@@ -101,3 +101,16 @@ def test_async_functions_run_at_once_and_in_no_thread() -> None:
 
     assert [one.reward for one in asyncio.run(score())] == [1.0] * 5
     assert here == {threading.current_thread().name} and most == 10
+
+
+def test_a_function_that_changes_the_messages_changes_nothing_for_the_others() -> None:
+    def greedy(completion: list[Any]) -> float:
+        completion.append({"role": "assistant", "content": "more"})
+        return float(len(completion))
+
+    def counts(completion: list[Any]) -> float:
+        return float(len(completion))
+
+    leaves = {"greedy": RewardFunction(greedy, messages=True), "counts": RewardFunction(counts, messages=True)}
+    tree = WeightedSum(leaves, {"greedy": 0.5, "counts": 0.5})
+    assert Scorer(tree).score(trajectory_of("q", "a")).scores == {"greedy": 2.0, "counts": 1.0}

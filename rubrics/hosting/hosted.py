@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from rubrics.episode import Episode
 from rubrics.evaluation import Evaluation
-from rubrics.integrations.report import StepReport, append_episode
+from rubrics.hosting.report import StepReport, append_episode
 from rubrics.rescoring.rows import step_rewards_dict
 from rubrics.rubric import Rubric
 from rubrics.score import CreditError, EpisodeError, EpisodeOverError, RubricError

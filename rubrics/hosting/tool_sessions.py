@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from rubrics.integrations.collecting import Play, PlayTask
-from rubrics.integrations.tool_calls import ToolCall
-from rubrics.integrations.tool_environment import prompt_observation
+from rubrics.hosting.collecting import Play, PlayTask
+from rubrics.hosting.tool_calls import ToolCall
+from rubrics.hosting.tool_environment import prompt_observation
 from rubrics.score import RubricError
 from rubrics.trajectory import Reduction, jsonable, plain_object
 
