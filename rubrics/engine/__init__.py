@@ -7,6 +7,7 @@ each of these is written once a driver: `sync`, `concurrent` and, for recorded o
 container is the container's own (`stop` and `combine`), and all three share it.
 
 `frames` holds what a running node can ask for, `journal` what nodes keep during an episode, `turn` lets steps of one
-episode wait for each other, `quick` is the shortest way through a step. `loop` is the library's own
+episode wait for each other, `progress` takes its steps and undoes one that failed, `quick` is the shortest way through
+a step. `loop` is the library's own
 event loop and worker threads, `running` single runs outside any episode.
 """
