@@ -118,8 +118,10 @@ class Episode(Progress):
         ending = self._ending(status, truncated)
         if plan.is_async:
             self._turn.refuse_to_wait_for_this_thread()
-            return block(self._end_async, plan, ending, reason, True)
-        return self._end(plan, ending, reason)
+            block(self._end_async, plan, ending, reason, True)
+        else:
+            self._end(plan, ending, reason)
+        return self.reward
 
     async def aend(
         self,
@@ -131,7 +133,8 @@ class Episode(Progress):
     ) -> float | Score | None:
         """Like `end`, in async code; `threads` as in `astep`."""
         ending = self._ending(status, truncated)
-        return await uncontained(self._end_async(self._rubric._compiled(), ending, reason, threads))
+        await uncontained(self._end_async(self._rubric._compiled(), ending, reason, threads))
+        return self.reward
 
     def abandon(self) -> None:
         """Give the episode up without waiting, as another takes its place; a step in progress runs on for nothing."""
@@ -151,6 +154,26 @@ class Episode(Progress):
         if self._id is None:
             self._id = uuid4().hex
         return self._id
+
+    @property
+    def over(self) -> bool:
+        """Whether the episode has ended."""
+        return self.status is not None
+
+    @property
+    def steps(self) -> int:
+        """Steps taken."""
+        return len(self._emitted)
+
+    @property
+    def reward(self) -> float | None:
+        """What the last step paid.
+
+        None before the first, where it was unscored, and after an error or an abandonment.
+        """
+        if not self._emitted or self.status in ("error", "abandoned"):
+            return None
+        return self._emitted[-1]
 
     @property
     def total(self) -> float | None:

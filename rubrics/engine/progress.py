@@ -97,26 +97,6 @@ class Progress:
         self._shares: dict[int, float] = {}
         self._unpaid: set[int] = set()
 
-    @property
-    def over(self) -> bool:
-        """Whether the episode has ended."""
-        return self.status is not None
-
-    @property
-    def steps(self) -> int:
-        """Steps taken."""
-        return len(self._emitted)
-
-    @property
-    def reward(self) -> float | None:
-        """What the last step paid.
-
-        None before the first, where it was unscored, and after an error or an abandonment.
-        """
-        if not self._emitted or self.status in ("error", "abandoned"):
-            return None
-        return self._emitted[-1]
-
     def _step_carefully(self, action: Any, observation: Any) -> float | Score | None:
         plan = self._rubric._compiled()
         if plan.is_async:
@@ -189,7 +169,7 @@ class Progress:
             )
         if self.status is not None:
             raise EpisodeOverError(
-                f"the episode is over ({self.status} after {self.steps} steps): reset, or start a new episode"
+                f"the episode is over ({self.status} after {len(self._emitted)} steps): reset, or start a new episode"
             )
         if self._plan is not plan:
             self._adopt(plan)
@@ -318,23 +298,21 @@ class Progress:
             run.close()
             FRAME.reset(token)
 
-    def _end(self, plan: Plan, ending: End, reason: str | None) -> float | Score | None:
+    def _end(self, plan: Plan, ending: End, reason: str | None) -> None:
         self._refuse_nesting()
         with self._turn:
             if not self._closes_unscored(plan, ending, reason):
                 with self._ending_again(plan, ending, False) as (run, action, observation):
                     outcome = sync.build(plan.root, run.recording)(action, observation, run.last)
                 self._replace_last(run, outcome, reason)
-        return self.reward
 
-    async def _end_async(self, plan: Plan, ending: End, reason: str | None, threads: bool) -> float | Score | None:
+    async def _end_async(self, plan: Plan, ending: End, reason: str | None, threads: bool) -> None:
         self._refuse_nesting()
         async with self._turn:
             if not self._closes_unscored(plan, ending, reason):
                 with self._ending_again(plan, ending, threads) as (run, action, observation):
                     outcome = await concurrent.build(plan.root, run.recording)(action, observation, run.last)
                 self._replace_last(run, outcome, reason)
-        return self.reward
 
     def _replace_last(self, run: Run, outcome: Outcome, reason: str | None) -> None:
         self._emitted.pop()
