@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rubrics.engine.loop import block, contained, in_thread, uncontained
+from rubrics.engine.turn import Turn
 from rubrics.episode import Episode
 from rubrics.evaluation import NO_USAGE, Evaluation, Usage
 from rubrics.hosting.report import StepReport
@@ -112,7 +113,8 @@ class Scorer:
     """A tree as a function of whole rollouts, one or many at once. It can be pickled where the tree can.
 
     Args:
-        rubric: the tree. Each rollout is an episode of its own, so one tree serves any number at once.
+        rubric: the tree. Each rollout is an episode of its own, so one tree serves any number at once. Those of a tree
+            that keeps state on itself (a node overrides `reset`) take turns, also when several callers score at once.
         concurrency: rollouts in progress at once, if the tree has async nodes.
         on_error: `"unscored"`: a tree that raises leaves its rollout without a reward; it is logged as a warning, and
             raised where every rollout of the batch failed. `"log"`: it is logged even then, for hosts whose batches
@@ -138,6 +140,13 @@ class Scorer:
         self.concurrency = concurrency
         self.on_error = on_error
         self.record = record
+        self._turn = Turn()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_turn"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _turn=Turn())
 
     # -- one ----------------------------------------------------------------------------------------------------------
 
@@ -176,7 +185,7 @@ class Scorer:
         return self._checked(scored)
 
     async def _concurrently(self, trajectories: Sequence[Trajectory]) -> list[Scored]:
-        slots = asyncio.Semaphore(1 if self.rubric.keeps_state else self.concurrency)
+        slots = asyncio.Semaphore(self.concurrency)
 
         async def run(trajectory: Trajectory) -> Scored:
             async with slots:
@@ -201,6 +210,12 @@ class Scorer:
     # -- a rollout ----------------------------------------------------------------------------------------------------
 
     def _run(self, trajectory: Trajectory) -> Scored:
+        if self.rubric.keeps_state:  # one episode at a time, whoever calls
+            with self._turn:
+                return self._run_now(trajectory)
+        return self._run_now(trajectory)
+
+    def _run_now(self, trajectory: Trajectory) -> Scored:
         episode = self._episode(trajectory)
         if isinstance(episode, Scored):
             return episode
@@ -215,6 +230,12 @@ class Scorer:
             raise
 
     async def _run_async(self, trajectory: Trajectory) -> Scored:
+        if self.rubric.keeps_state:
+            async with self._turn:
+                return await self._run_now_async(trajectory)
+        return await self._run_now_async(trajectory)
+
+    async def _run_now_async(self, trajectory: Trajectory) -> Scored:
         episode = self._episode(trajectory)
         if isinstance(episode, Scored):
             return episode

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from rubrics import (
 )
 from rubrics.rescoring import rescore_one
 from rubrics.rescoring.rows import step_rewards_dict
+from rubrics.rollouts.conversations import trajectory_of
 from rubrics.rollouts.scoring import Scorer
 from rubrics.trajectory import Step, Trajectory
 from tests.leaves import AsyncFixed, AsyncJudged, Fixed, Judged, in_time
@@ -237,3 +240,36 @@ async def test_a_cancelled_batch_goes_no_further_and_the_tree_serves_again(kind:
     assert leaf.calls <= 2
     assert len(asyncio.all_tasks()) == 1
     assert (await scorer.score_async(rollout(2))).reward == 3.0
+
+
+class Keeps(TrajectoryRubric):
+    """Keeps its state on itself, as OpenEnv's rubrics do."""
+
+    def reset(self) -> None:
+        self.total = 0.0
+
+    def score_trajectory(self, trajectory: list[Any]) -> float:
+        time.sleep(0.001)
+        self.total += len(trajectory[-1][0].content)
+        return self.total
+
+
+class KeepsAsync(Keeps):
+    async def score_trajectory(self, trajectory: list[Any]) -> float:
+        await asyncio.sleep(0.001)
+        self.total += len(trajectory[-1][0].content)
+        return self.total
+
+
+@pytest.mark.parametrize("tree", [Keeps, KeepsAsync])
+def test_a_tree_that_keeps_state_is_scored_by_turns(tree: type[TrajectoryRubric]) -> None:
+    scorer = pickle.loads(pickle.dumps(Scorer(tree())))
+    rollouts = [trajectory_of("q", "x" * n) for n in range(1, 9)]
+
+    async def at_once() -> list[Any]:
+        return await asyncio.gather(*(scorer.score_async(one) for one in rollouts))
+
+    with ThreadPoolExecutor(4) as threads:
+        by_threads = list(threads.map(scorer.score, rollouts))
+    for scored in (asyncio.run(at_once()), by_threads, scorer.score_all(rollouts)):
+        assert [one.reward for one in scored] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
