@@ -12,7 +12,7 @@ from rubrics.formats.parsing import FormatProblem
 from rubrics.rescoring.rows import Row, step_rewards_dict
 from rubrics.rescoring.types import RebuildError, Types
 from rubrics.rubric import Rubric
-from rubrics.score import RubricError
+from rubrics.score import Outcome, RubricError
 from rubrics.trajectory import End, Step, Trajectory, read_end
 
 FAILURES = (Exception, SystemExit, asyncio.CancelledError)
@@ -133,23 +133,42 @@ def _is_unpaid(step: Step) -> bool:
     return bool(step.metadata) and step.metadata.get("unpaid") is True
 
 
-def take(episode: Episode, steps: Sequence[Step], end: End | None) -> None:
-    """Take recorded steps in an episode, and end it; on a tree with async nodes this thread waits."""
+Seen = list[dict[str, Outcome | None]]
+"""What nodes answered at each step, by path."""
+
+
+def take(episode: Episode, steps: Sequence[Step], end: End | None, seen: Seen | None = None) -> None:
+    """Take recorded steps in an episode, and end it; on a tree with async nodes this thread waits.
+
+    Args:
+        episode, steps, end: the episode and what becomes of it.
+        seen: where the outcomes of each step are to go.
+    """
     for step in steps:
         if _is_unpaid(step):
             episode.step_unpaid(step.action, step.observation)
         else:
             episode.step(step.action, step.observation)
+        if seen is not None:
+            seen.append(episode.last_outcomes())
     if not episode.over:
         episode.end(end)
+        if seen:
+            seen[-1] = episode.last_outcomes()
 
 
-async def take_async(episode: Episode, steps: Sequence[Step], end: End | None, threads: bool = False) -> None:
+async def take_async(
+    episode: Episode, steps: Sequence[Step], end: End | None, seen: Seen | None = None, *, threads: bool = False
+) -> None:
     """Like `take`, in async code; `threads` as in `Episode.astep`."""
     for step in steps:
         if _is_unpaid(step):
             await episode.astep_unpaid(step.action, step.observation, threads=threads)
         else:
             await episode.astep(step.action, step.observation, threads=threads)
+        if seen is not None:
+            seen.append(episode.last_outcomes())
     if not episode.over:
         await episode.aend(end, threads=threads)
+        if seen:
+            seen[-1] = episode.last_outcomes()

@@ -17,6 +17,7 @@ import logging
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import fsum
 from typing import Any, Literal
 
 from rubrics.engine.loop import block, contained, in_thread, uncontained
@@ -24,9 +25,9 @@ from rubrics.engine.turn import Turn
 from rubrics.episode import Episode
 from rubrics.evaluation import NO_USAGE, Evaluation, Usage
 from rubrics.hosting.report import StepReport
-from rubrics.rescoring.replay import FAILURES, ReplayError, end_of, is_cancelled, take, take_async
+from rubrics.rescoring.replay import FAILURES, ReplayError, Seen, end_of, is_cancelled, take, take_async
 from rubrics.rubric import Rubric
-from rubrics.score import RubricError, Score, Unscored
+from rubrics.score import Outcome, RubricError, Score, Unscored
 from rubrics.step_rewards import StepRewards
 from rubrics.trajectory import Trajectory
 
@@ -44,9 +45,10 @@ class Scored:
         reward: of the whole rollout; None where there is none.
         status: `"scored"`, `"unscored"` (it could not be assessed) or `"error"` (the tree raised).
         reason: why there is no reward, or what the root gave as its reason.
-        scores: what each node below the root answered at the last step, by path; None for one that was unscored or
-            not reached.
-        reasons: what nodes gave as their reasons, by path; the root's is under `""`.
+        scores: what each node below the root contributed, by path: its score, and in a rollout of several steps their
+            sum, or the last, as the reward is reduced, so that the weighted scores of a sum's children add up to the
+            reward. None for one that was never reached, or unscored on a step that counts.
+        reasons: what nodes gave as their reasons at the last step, by path; the root's is under `""`.
         error: what was raised.
         usage: what model calls cost.
         evaluation: the record of the last step, of trees with async nodes or where asked for.
@@ -220,8 +222,9 @@ class Scorer:
         if isinstance(episode, Scored):
             return episode
         try:
-            take(episode, trajectory.steps, trajectory.end)
-            return _scored(episode)
+            seen = _to_see(episode, trajectory)
+            take(episode, trajectory.steps, trajectory.end, seen)
+            return _scored(episode, seen)
         except FAILURES as error:
             episode.abandon()
             return self._failed(error, episode)
@@ -240,8 +243,9 @@ class Scorer:
         if isinstance(episode, Scored):
             return episode
         try:
-            await take_async(episode, trajectory.steps, trajectory.end, threads=True)
-            return _scored(episode)
+            seen = _to_see(episode, trajectory)
+            await take_async(episode, trajectory.steps, trajectory.end, seen, threads=True)
+            return _scored(episode, seen)
         except FAILURES as error:
             episode.abandon()
             if is_cancelled(error):
@@ -274,7 +278,12 @@ class Scorer:
         )
 
 
-def _scored(episode: Episode) -> Scored:
+def _to_see(episode: Episode, trajectory: Trajectory) -> Seen | None:
+    """Where the outcomes of all steps go, if more than the last one's count."""
+    return [] if len(trajectory.steps) > 1 and episode.reduction == "sum" else None
+
+
+def _scored(episode: Episode, seen: Seen | None) -> Scored:
     reward = episode.total
     if reward is not None and episode.spreads:
         episode.rewards()  # now: a credit may be refused, and weights may change before somebody asks
@@ -287,6 +296,8 @@ def _scored(episode: Episode) -> Scored:
             outcome = None if outcome is None or isinstance(outcome, Unscored) else float(outcome)
         if path:
             scores[path] = outcome
+    if seen is not None:
+        scores = {path: _sum([outcomes.get(path) for outcomes in seen]) for path in scores}
     scored = Scored(reward, "unscored" if reward is None else "scored", reasons.get(""), scores, reasons)
     scored.episode = episode
     if reward is None:
@@ -295,6 +306,14 @@ def _scored(episode: Episode) -> Scored:
         scored.evaluation = episode.evaluations[-1]
         scored.usage = sum((evaluation.usage for evaluation in episode.evaluations), NO_USAGE)
     return scored
+
+
+def _sum(outcomes: list[Outcome | None]) -> float | None:
+    """What a node contributed over the steps on which it was reached; None where one of them is unscored."""
+    reached = [outcome for outcome in outcomes if outcome is not None]
+    if not reached or any(isinstance(outcome, Unscored) for outcome in reached):
+        return None
+    return fsum(float(outcome) for outcome in reached if not isinstance(outcome, Unscored))
 
 
 def _why_unscored(episode: Episode) -> str:

@@ -389,7 +389,7 @@ def test_one_without_is_scored_by_the_reward_function_with_all_others() -> None:
         reward_function(Found(), on_error="raise")(**batch, environments=environments)
     batch = {name: values[:2] for name, values in batch.items()}
     assert found(**batch, environments=environments[:2], log_metric=metrics.__setitem__) == [0.5, None]
-    assert metrics == {"rubric/found/mean": 1.0, "rubric/unscored": 0.0}
+    assert metrics == {"rubric/found/mean": 0.5, "rubric/unscored": 0.0}
     ((component,), _) = component_functions(found.scorer.rubric)  # type: ignore[arg-type]
     assert component(**batch, environments=environments[:2]) == [0.5, None]
 

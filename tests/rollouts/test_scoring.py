@@ -19,6 +19,7 @@ from rubrics import (
     Rubric,
     RubricError,
     Score,
+    Sequential,
     Terminal,
     TrajectoryRubric,
     Unscored,
@@ -273,3 +274,38 @@ def test_a_tree_that_keeps_state_is_scored_by_turns(tree: type[TrajectoryRubric]
         by_threads = list(threads.map(scorer.score, rollouts))
     for scored in (asyncio.run(at_once()), by_threads, scorer.score_all(rollouts)):
         assert [one.reward for one in scored] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+
+
+class Says(Rubric):
+    """The share of letters that are `a`; what asks is not judged."""
+
+    def forward(self, action: Any, observation: Any) -> Any:
+        return None if "?" in action.content else action.content.count("a") / max(len(action.content), 1)
+
+
+class Ends(TrajectoryRubric):
+    def score_trajectory(self, trajectory: list[Any]) -> float:
+        return float(trajectory[-1][0].content == "end")
+
+
+@given(
+    st.lists(st.sampled_from(["aa", "ab", "b", "end", "a?"]), min_size=1, max_size=6), st.sampled_from(["sum", "last"])
+)
+def test_scores_of_a_rollout_add_up_to_its_reward(said: list[str], reduction: Any) -> None:
+    tree = WeightedSum({"says": Says(), "ends": Ends(intermediate_reward=0.1)}, {"says": 0.25, "ends": 0.75})
+    tree.reduction = reduction
+    messages = [{"role": role, "content": text} for text in said for role in ("assistant", "user")]
+    scored = Scorer(tree).score(trajectory_of("q", messages))
+    counting = said if reduction == "sum" else said[-1:]
+    assert (scored.reward is None) == ("a?" in counting) == (scored.scores["says"] is None)
+    if scored.reward is not None:
+        assert 0.25 * scored.scores["says"] + 0.75 * scored.scores["ends"] == pytest.approx(scored.reward)
+
+
+def test_a_node_that_was_not_reached_on_some_steps_contributes_on_the_others() -> None:
+    tree = Sequential({"says": Says(), "ends": Fixed(0.5)})
+    messages = [{"role": "assistant", "content": text} for text in ("b", "a", "a")]
+    scored = Scorer(tree).score(trajectory_of("q", messages))
+    assert scored.scores == {"says": 2.0, "ends": 1.0} and scored.reward == 1.0
+    never = Scorer(tree).score(trajectory_of("q", [{"role": "assistant", "content": "b"}] * 2))
+    assert never.scores == {"says": 0.0, "ends": None}

@@ -6,7 +6,6 @@ from asyncio import CancelledError, shield, wrap_future
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from math import fsum
 from threading import Lock
 from typing import Any, Literal
 
@@ -90,7 +89,7 @@ def component_functions(
     """
     if not isinstance(rubric, WeightedSum):
         raise TypeError(f"only a WeightedSum has components with weights, and the root is {type(rubric).__name__}")
-    scorer = Scorer(rubric, concurrency=concurrency, on_error=on_error, record=True)
+    scorer = Scorer(rubric, concurrency=concurrency, on_error=on_error)
     kind = AsyncComponentRewardFunction if rubric.is_async_tree else ComponentRewardFunction
     names = [child for child, _ in rubric.named_children()]
     shared = _Shared(scorer, name, names)
@@ -135,11 +134,7 @@ class _Shared:
 
 def _component(scored: Scored, name: str) -> float | None:
     """What a child of the root contributed to the reward of a rollout."""
-    if scored.reward is None or scored.episode is None:
-        return None
-    steps = scored.episode.evaluations if scored.episode.reduction == "sum" else scored.episode.evaluations[-1:]
-    scores = [step[name].score for step in steps]
-    return None if None in scores else fsum(score for score in scores if score is not None)
+    return None if scored.reward is None else scored.scores[name]
 
 
 @contextmanager
