@@ -190,7 +190,7 @@ async def collect(
             collection at a time writes to it.
         name: of the agent, such as a checkpoint. It is a part of every id, so that a resumed run never takes another
             agent's episodes for its own.
-        repeats: episodes of each task; those of one task share `metadata["group"]`.
+        repeats: episodes of each task; those of one task and this agent share `metadata["group"]`.
         concurrency: episodes in progress at once.
         resume: go on with a file that exists: episodes that are in it are not played again, but for those that were
             under way when a run was stopped.
@@ -291,7 +291,7 @@ class _Run:
             task=task.content,
             end="abandoned" if stopped else "error",
             source={"host": self.tasks.host, "environment": self.tasks.name},
-            metadata={"group": task.key, "repeat": repeat},
+            metadata={"group": "/".join(part for part in (self.name, task.key) if part), "repeat": repeat},
         )
         if self.name:
             found.metadata["agent"] = self.name
