@@ -72,9 +72,12 @@ class RewardFunction(TrajectoryRubric):
                 f"{self.name} wants {error.args[0]!r}, and there is: {', '.join(map(str, known))}; "
                 "put it into the task (a column of the dataset)"
             ) from None
-        given = known if everything else named
-        # A list of messages that a function changes is not to be the next one's.
-        return {name: list(value) if value.__class__ is list else value for name, value in given.items()}
+        given = {**known} if everything else named
+        if self.messages:  # what a function does to its list of messages is not to reach the next one
+            for name in ("prompt", "completion"):
+                if name in given:
+                    given[name] = list(given[name])
+        return given
 
     def _known_as(self) -> Hashable:
         """What `known` depends on, beside the rollout."""
