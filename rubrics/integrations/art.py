@@ -26,7 +26,7 @@ try:
 except ImportError as error:
     raise ImportError(
         f"rubrics.integrations.art needs openpipe-art 0.5, which does not import here ({error}); "
-        "pip install openpipe-art"
+        "pip install 'rubrics[art]'"
     ) from error
 
 

@@ -79,7 +79,7 @@ class RubricEnvironment(ToolEnvironment, Environment):
                 except TypeError:
                     try:
                         self._toolset_instances[toolset] = toolset()
-                    except Exception:
+                    except Exception:  # as the host does, which goes on without it
                         _log.exception("the toolset %s cannot be made", toolset.__name__)
                         continue
             yield self._toolset_instances[toolset]
