@@ -11,6 +11,7 @@
 
 import argparse
 import asyncio
+import gc
 import importlib.util
 import multiprocessing
 import os
@@ -320,6 +321,8 @@ def rollouts(rounds: int) -> None:
         return (time.perf_counter() - start) * 1000, rewards
 
     async def run() -> None:
+        gc.collect()
+        gc.freeze()  # else a collection of what the imports left takes 0.1 s, and falls on the same contender each round
         for kind, wait, leaf in (("sync", False, Leaf), ("async, 10 ms", True, AsyncLeaf)):
             functions = tree(lambda sign, wait=wait: RewardFunction(function(sign, wait), messages=True))
             theirs = vf.Rubric([function(name[1], wait) for name in names], [0.1] * 10)
