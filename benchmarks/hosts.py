@@ -322,7 +322,7 @@ def rollouts(rounds: int) -> None:
 
     async def run() -> None:
         gc.collect()
-        gc.freeze()  # else a collection of what the imports left takes 0.1 s, and falls on the same contender each round
+        gc.freeze()  # else collecting what the imports left takes 0.1 s, always of the same contender
         for kind, wait, leaf in (("sync", False, Leaf), ("async, 10 ms", True, AsyncLeaf)):
             functions = tree(lambda sign, wait=wait: RewardFunction(function(sign, wait), messages=True))
             theirs = vf.Rubric([function(name[1], wait) for name in names], [0.1] * 10)
