@@ -14,47 +14,27 @@ from eval_protocol.models import EvaluateResult, EvaluationRow, InputMetadata, M
 from eval_protocol.pytest import NoOpRolloutProcessor, evaluation_test
 from eval_protocol.types import TerminationReason
 
-from rubrics import EqualSplit, Rubric, Score, TrajectoryRubric, Unscored, WeightedSum
+from rubrics import EqualSplit, Rubric, WeightedSum
 from rubrics.integrations.eval_protocol import row_evaluator, rows_evaluator, trajectory_of_row
 from rubrics.rescoring import rescore_one
 from rubrics.rollouts.scoring import Scorer
 from rubrics.trajectory import Trajectory
+from tests.integrations import polite
+from tests.integrations.polite import Right, RightAsync
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 
-class Polite(Rubric):
-    def forward(self, action: Any, observation: Any) -> Score:
-        return Score(float("please" in (action.content or "")), reason="it says please")
+class RightHere(Right):
+    column = "ground_truth"
 
 
-class Looked(TrajectoryRubric):
-    """The share of replies that call a tool."""
-
-    def score_trajectory(self, trajectory: Any) -> float:
-        return sum(bool(action.tool_calls) for action, _ in trajectory) / len(trajectory)
+class RightHereAsync(RightAsync):
+    column = "ground_truth"
 
 
-class Right(Rubric):
-    def forward(self, action: Any, observation: Any) -> Any:
-        if self.task.ground_truth == "unscored":
-            raise Unscored("nobody knows")
-        if self.task.ground_truth == "bug":
-            raise ZeroDivisionError("a bug")
-        return float(self.task.ground_truth in (action.content or ""))
-
-
-class RightAsync(Right):
-    async def forward(self, action: Any, observation: Any) -> Any:
-        await asyncio.sleep(0)
-        return super().forward(action, observation)
-
-
-def make_tree(right: type[Rubric] = Right) -> WeightedSum:
-    return WeightedSum(
-        {"polite": Polite(), "looked": Looked(credit=EqualSplit()), "right": right()},
-        {"polite": 0.25, "looked": 0.25, "right": 0.5},
-    )
+def make_tree(right: type[Rubric] = RightHere) -> WeightedSum:
+    return polite.make_tree(right, EqualSplit())
 
 
 class Silent(DatasetLogger):
@@ -114,7 +94,7 @@ def evaluated(function: Any, rows: list[EvaluationRow], mode: str = "pointwise")
     return [left[row.input_metadata.row_id or ""] for row in rows]
 
 
-@pytest.mark.parametrize("right", [Right, RightAsync])
+@pytest.mark.parametrize("right", [RightHere, RightHereAsync])
 @pytest.mark.parametrize("mode", ["pointwise", "all"])
 def test_a_tree_under_evaluation_test(right: type[Rubric], mode: str) -> None:
     tree = make_tree(right)
@@ -188,5 +168,5 @@ def test_ends() -> None:
 
 def test_many_at_once() -> None:
     rows = [row("7", f"{'please ' if i % 2 else ''}7 {i}") for i in range(40)]
-    results = evaluated(row_evaluator(make_tree(RightAsync)), rows)
+    results = evaluated(row_evaluator(make_tree(RightHereAsync)), rows)
     assert [one.evaluation_result.score for one in results] == [0.875 if i % 2 else 0.625 for i in range(40)]

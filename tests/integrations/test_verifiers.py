@@ -16,45 +16,21 @@ import verifiers.v1 as vf
 from aiohttp import web
 from verifiers.v1.state import state_cls
 
-from rubrics import Rubric, Score, TrajectoryRubric, Unscored, WeightedSum
+from rubrics import Rubric, WeightedSum
 from rubrics.evaluation import Usage
 from rubrics.formats import read
 from rubrics.integrations.verifiers import LiveTreeReward, TaskReward, TreeReward, trajectory_of_trace, tree_reward
 from rubrics.rescoring import LiveStateError, rescore, rescore_one
 from rubrics.rollouts.scoring import Scorer
 from rubrics.trajectory import Trajectory
+from tests.integrations import polite
+from tests.integrations.polite import Looked, Polite, RightAsync
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 
-class Polite(Rubric):
-    def forward(self, action: Any, observation: Any) -> Score:
-        return Score(float("please" in (action.content or "")), reason="it says please")
-
-
-class Looked(TrajectoryRubric):
-    """The share of replies that call a tool."""
-
-    def score_trajectory(self, trajectory: Any) -> float:
-        return sum(bool(action.tool_calls) for action, _ in trajectory) / len(trajectory)
-
-
-class Right(Rubric):
-    """Async, and what it says depends on what the answer is."""
-
-    async def forward(self, action: Any, observation: Any) -> Any:
-        await asyncio.sleep(0)
-        if self.task.answer == "unscored":
-            raise Unscored("nobody knows")
-        if self.task.answer == "bug":
-            raise ZeroDivisionError("a bug")
-        return float(self.task.answer in (action.content or ""))
-
-
 def make_tree() -> WeightedSum:
-    return WeightedSum(
-        {"polite": Polite(), "looked": Looked(), "right": Right()}, {"polite": 0.25, "looked": 0.25, "right": 0.5}
-    )
+    return polite.make_tree(RightAsync)
 
 
 class GuessData(vf.TaskData):

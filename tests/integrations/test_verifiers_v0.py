@@ -15,46 +15,14 @@ import verifiers.legacy as vf
 from datasets import Dataset
 from verifiers.legacy.types import Response, ResponseMessage, State
 
-from rubrics import Rubric, RubricError, Score, TrajectoryRubric, Unscored, WeightedSum
+from rubrics import Rubric, RubricError, WeightedSum
 from rubrics.integrations.verifiers_v0 import NoRewardError, TreeRubric, VerifiersFunction, trajectory_of_state
 from rubrics.rescoring import LiveStateError, rescore, rescore_one
 from rubrics.rollouts.scoring import Scorer
 from rubrics.trajectory import Trajectory
+from tests.integrations.polite import Polite, Right, RightAsync, make_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-
-
-class Polite(Rubric):
-    def forward(self, action: Any, observation: Any) -> Score:
-        return Score(float("please" in (action.content or "")), reason="it says please")
-
-
-class Looked(TrajectoryRubric):
-    """The share of replies that call a tool."""
-
-    def score_trajectory(self, trajectory: Any) -> float:
-        return sum(bool(action.tool_calls) for action, _ in trajectory) / len(trajectory)
-
-
-class Right(Rubric):
-    def forward(self, action: Any, observation: Any) -> Any:
-        if self.task.answer == "unscored":
-            raise Unscored("nobody knows")
-        if self.task.answer == "bug":
-            raise ZeroDivisionError("a bug")
-        return float(self.task.answer in (action.content or ""))
-
-
-class RightAsync(Right):
-    async def forward(self, action: Any, observation: Any) -> Any:
-        await asyncio.sleep(0)
-        return super().forward(action, observation)
-
-
-def make_tree(right: type[Rubric] = Right) -> WeightedSum:
-    return WeightedSum(
-        {"polite": Polite(), "looked": Looked(), "right": right()}, {"polite": 0.25, "looked": 0.25, "right": 0.5}
-    )
 
 
 class ScriptedClient(vf.Client):
