@@ -38,6 +38,14 @@ class Row:
         step_rewards: `{"values", "emitted", "total", "kind", "reduction"}` as in `StepRewards`, None for NaN.
         usage: what the model calls of all its steps cost; None where there were none.
         source: where the trajectory was recorded or read.
+        content: hash of what the trajectory holds, whatever file it stands in; None where it could not be read.
+        rubric: fingerprint of the tree.
+        judges: fingerprints of its judges (prompt, scale, model, sampling) by path; None where it has none.
+        group: what the trajectory shares with the other rollouts of its task; None where the recording does not say.
+        components: the recorded parts of the recorded reward, by name; None where there are none.
+        kept: paths of nodes that need the live environment: their scores are the recorded ones. None where there are
+            none.
+        evaluations: the records of all steps, in order, where they were asked for; None for an unpaid step.
     """
 
     id: str | None
@@ -51,11 +59,19 @@ class Row:
     step_rewards: dict[str, Any] | None = None
     usage: dict[str, Any] | None = None
     source: dict[str, Any] | None = None
+    content: str | None = None
+    rubric: str | None = None
+    judges: dict[str, str] | None = None
+    group: str | int | None = None
+    components: dict[str, float | None] | None = None
+    kept: list[str] | None = None
+    evaluations: list[Evaluation | None] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values. What nodes put into their metadata is written as well as JSON can; NaN and ±inf are None."""
         data = {field.name: getattr(self, field.name) for field in fields(self)}
         data["evaluation"] = self.evaluation and self.evaluation.to_dict()
+        data["evaluations"] = self.evaluations and [each and each.to_dict() for each in self.evaluations]
         return finite(jsonable(data, _as_well_as_json_can), [])  # type: ignore[no-any-return]
 
     def to_json(self) -> bytes:
@@ -65,8 +81,12 @@ class Row:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Row:
         """The row that `to_dict` wrote."""
-        evaluation = data.get("evaluation")
-        return cls(**{**data, "evaluation": Evaluation.from_dict(evaluation) if evaluation else None})
+        evaluation, evaluations = data.get("evaluation"), data.get("evaluations")
+        records = {
+            "evaluation": Evaluation.from_dict(evaluation) if evaluation else None,
+            "evaluations": [each and Evaluation.from_dict(each) for each in evaluations] if evaluations else None,
+        }
+        return cls(**{**data, **records})
 
 
 def _as_well_as_json_can(value: Any) -> Any:
