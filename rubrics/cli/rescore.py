@@ -68,9 +68,8 @@ def rescore(
     try:
         tree = load_rubric(rubric)
         classes = load_types(types) if types else None
-        rescoring.refuse_live_state(tree)
         trajectories = formats.read(files, format)
-    except (LoadError, rescoring.LiveStateError, formats.FormatError) as error:
+    except (LoadError, formats.FormatError) as error:
         raise _refused(str(error)) from None
     _check_output(out, [*files, Path(rubric.rpartition(":")[0] or rubric)], overwrite)
     try:

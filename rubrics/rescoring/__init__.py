@@ -7,12 +7,12 @@
 `rubrics rescore` on the command line does the same and writes the rows to a file.
 """
 
+from rubrics.rescoring.content import content_hash
 from rubrics.rescoring.load import LoadError, load_rubric, load_types
+from rubrics.rescoring.replay import Method, prepared
 from rubrics.rescoring.rows import Row, read_rows
 from rubrics.rescoring.run import (
     AssumedEnd,
-    LiveStateError,
-    refuse_live_state,
     rescore,
     rescore_async,
     rescore_one,
@@ -23,15 +23,16 @@ from rubrics.rescoring.types import Types
 
 __all__ = [
     "AssumedEnd",
-    "LiveStateError",
     "LoadError",
+    "Method",
     "Row",
     "Summary",
     "Types",
     "load_rubric",
+    "content_hash",
     "load_types",
+    "prepared",
     "read_rows",
-    "refuse_live_state",
     "rescore",
     "rescore_async",
     "rescore_one",
