@@ -13,7 +13,8 @@ is one function with a decorator, see `reader`.
 from typing import TYPE_CHECKING
 
 from rubrics.formats.parsing import FormatError, FormatProblem, Parsed
-from rubrics.formats.registry import Reader, formats, read, reader
+from rubrics.formats.reading import read
+from rubrics.formats.registry import Reader, formats, reader
 from rubrics.formats.source import Source
 
 if TYPE_CHECKING:

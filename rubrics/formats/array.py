@@ -1,4 +1,4 @@
-"""The elements of one large JSON array, one at a time."""
+"""JSON values that do not keep to lines, one at a time: elements of a large array, documents one after the other."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _CHUNK = 1 << 16
 _LITERAL = 32  # this close to the end of the buffer, a number or a word may go on
 
 
-def elements(file: BinaryIO) -> Iterator[Parsed]:
-    """The elements of the array that starts in `file`, each with its line.
+def elements(file: BinaryIO, line: int = 1) -> Iterator[Parsed]:
+    """The elements of the array that starts in `file`, each with its line; `line` is the one that the file stands at.
 
     The buffer grows to the largest element, not to the file. Raises FormatError, with the line, at the first thing that
     is not JSON: behind it, nobody can say where the next element starts.
     """
-    buffer = _Buffer(file)
+    buffer = _Buffer(file, line, "the array")
     buffer.skip("[")
     follow = buffer.peek()
     while follow != "]":
@@ -28,28 +28,38 @@ def elements(file: BinaryIO) -> Iterator[Parsed]:
         if follow == ",":
             buffer.skip(",")
         elif follow != "]":
-            raise buffer.error(f"not JSON: {follow!r} between two elements of the array" if follow else _CUT)
+            raise buffer.error(f"not JSON: {follow!r} between two elements of the array" if follow else buffer.cut)
     buffer.skip("]")
     if rest := buffer.peek():
         raise buffer.error(f"not JSON: {rest!r} behind the end of the array")
 
 
-_CUT = "the file ends in the middle of the array"
+def documents(file: BinaryIO, line: int = 1, before: bytes = b"") -> Iterator[Parsed]:
+    """The JSON values that stand in `file` one after the other, over as many lines as they like.
+
+    `before` was read of it already; `line` is where that starts. The buffer grows to the largest value. Raises
+    FormatError as `elements` does.
+    """
+    buffer = _Buffer(file, line, "a JSON document", before)
+    while buffer.peek():
+        yield buffer.value()
 
 
 class _Buffer:
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
+    def __init__(self, file: BinaryIO, line: int, whole: str, before: bytes = b"") -> None:
+        self.file, self.before = file, before
+        self.cut = f"the file ends in the middle of {whole}"
         self.decode = codecs.getincrementaldecoder("utf-8")().decode
         self.json = json.JSONDecoder()
-        self.text, self.at, self.line = "", 0, 1
+        self.text, self.at, self.line = "", 0, line
         self.complete = False
         self.bad_bytes: UnicodeDecodeError | None = None
 
     def fill(self) -> None:
         """Reads as much again as is left in the buffer, so that a large element costs time linear in its size."""
         rest = self.text[self.at :]
-        data = self.file.read(max(_CHUNK, len(rest)))
+        data = self.before or self.file.read(max(_CHUNK, len(rest)))
+        self.before = b""
         self.complete = not data
         try:
             more = self.decode(data, final=self.complete)
@@ -84,7 +94,7 @@ class _Buffer:
             except json.JSONDecodeError as error:
                 unfinished = error.msg.startswith("Unterminated") or error.pos > len(self.text) - _LITERAL
                 if self.complete or not unfinished:
-                    raise self.error(f"not JSON: {error.msg}" if not unfinished else _CUT, error.pos) from None
+                    raise self.error(f"not JSON: {error.msg}" if not unfinished else self.cut, error.pos) from None
             except (ValueError, RecursionError) as error:
                 raise self.error(f"JSON that cannot be read: {error}") from None
             else:
@@ -102,4 +112,4 @@ class _Buffer:
         if position is None:
             return FormatError(message, self.line)
         line = self.line + self.text.count("\n", self.at, position)
-        return FormatError(message + (f"; the element starts at line {self.line}" if line != self.line else ""), line)
+        return FormatError(message + (f"; the value starts at line {self.line}" if line != self.line else ""), line)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from rubrics.formats.array import elements
+from rubrics.formats.array import documents, elements
+from rubrics.formats.compression import damage, open_decompressed
 from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, parse
 from rubrics.trajectory import Trajectory
 
+_HEAD = 4096
 _SAMPLE = 100  # records looked at, at most, to find out what a file is
 
 
 class Source:
-    """One input file: UTF-8, with or without a byte order mark. It is read as a stream, as often as asked.
+    """One input file, or a folder that its reader takes as a whole. It is read as a stream, as often as asked.
 
-    `line` is the line of the record that was read last.
+    Text is UTF-8, with or without a byte order mark; what is compressed with gzip or Zstandard is decompressed,
+    whatever its name. `line` is the line of the record that was read last.
     """
 
     def __init__(self, path: str | Path, format: str = "") -> None:
@@ -25,23 +29,40 @@ class Source:
         self.format = format
         self.line: int | None = None
 
+    @property
+    def stem(self) -> str:
+        """The name of the file without what it says of its encoding: `airline` of `airline.json.gz`."""
+        return Path(uncompressed_name(self.path)).stem
+
     def problem(self, line: int | None, message: str) -> FormatProblem:
         return FormatProblem(str(self.path), line, message)
 
+    def open(self) -> BufferedReader:
+        """The bytes of the file, decompressed. What is compressed can be read once, from the start."""
+        return open_decompressed(self.path)
+
+    def head(self) -> bytes:
+        """The first few thousand bytes, decompressed."""
+        with self.open() as file:
+            return file.read(_HEAD)
+
     def records(self) -> Iterator[Parsed | FormatProblem]:
-        """The elements if the file is one JSON array, else one value a line, and a problem for what is no JSON."""
-        with self.path.open("rb") as file:
-            start = file.read(4)
-            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                raise FormatError("the file is UTF-16; convert it to UTF-8", 1)
-            begin = len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0
-            file.seek(begin)
-            while (first := file.read(1)).isspace():
-                pass
-            if not first:
-                raise FormatError("the file is empty", 1)
-            file.seek(begin)
-            yield from elements(file) if first == b"[" else self._lines(file)
+        """The records of the file, whatever its encoding, and a problem for what is none.
+
+        They are the elements if the file is one JSON array, else one JSON value a line, else JSON values over several
+        lines, as they are written for people. Raises FormatError where the rest of the file cannot be read.
+        """
+        with self.open() as file:
+            try:
+                for record in self._json(file):
+                    self.line = record.line
+                    yield record
+            except FormatError as error:
+                if reason := damage(file):
+                    raise FormatError(f"{reason}; {error}", error.line) from None
+                raise
+            if reason := damage(file):
+                raise FormatError(reason, self.line)
 
     def each(self, convert: Callable[[Parsed], Trajectory]) -> Iterator[Trajectory | FormatProblem]:
         """Every record through `convert`, which raises FormatError for a bad one; the others are not affected.
@@ -50,7 +71,6 @@ class Source:
         where the file had NaN or ±Infinity, read as null, are listed in its metadata under "not_finite".
         """
         for record in self.records():
-            self.line = record.line
             if isinstance(record, FormatProblem):
                 yield record
                 continue
@@ -85,14 +105,69 @@ class Source:
             problem = problem or self.problem(error.line, str(error))
         return values, problem
 
-    def _lines(self, file: BinaryIO) -> Iterator[Parsed | FormatProblem]:
-        for number, line in enumerate(file, start=1):
-            if line.isspace():
-                continue
-            try:
-                yield parse(line.decode(), number)
-            except UnicodeDecodeError as error:
-                yield self.problem(number, f"not UTF-8: {error.reason} (byte {error.start + 1} of the line)")
-            except FormatError as error:
-                cut = "" if line.endswith(b"\n") else "; the file ends in the middle of this line"
-                yield self.problem(number, f"{error}{cut}")
+    def _json(self, file: BufferedReader) -> Iterator[Parsed | FormatProblem]:
+        number = _skip_to_json(file)
+        if file.peek(1)[:1] == b"[":
+            yield from elements(file, number)
+            return
+        line = file.readline()
+        first = self._parsed(line, number)
+        if isinstance(first, FormatProblem) and file.peek(1):
+            yield from self._documents(file, number, line)
+            return
+        yield first
+        yield from self._lines(file, number + 1)
+
+    def _lines(self, file: BufferedReader, number: int) -> Iterator[Parsed | FormatProblem]:
+        for count, line in enumerate(file, number):
+            if not line.isspace():
+                yield self._parsed(line, count)
+
+    def _documents(self, file: BufferedReader, number: int, line: bytes) -> Iterator[Parsed | FormatProblem]:
+        """What starts with a line that is no JSON by itself: a value over several lines, or a line that is broken."""
+        values = documents(file, number, line)
+        try:
+            first = next(values)
+        except FormatError:
+            with self.open() as again:
+                _skip_to_json(again)
+                lines = self._lines(again, number)
+                broken, second = next(lines), next(lines, None)
+                if not isinstance(second, Parsed):
+                    raise
+                yield broken
+                yield second
+                yield from lines
+            return
+        yield first
+        yield from values
+
+    def _parsed(self, line: bytes, number: int) -> Parsed | FormatProblem:
+        try:
+            return parse(line.decode(), number)
+        except UnicodeDecodeError as error:
+            return self.problem(number, f"not UTF-8: {error.reason} (byte {error.start + 1} of the line)")
+        except FormatError as error:
+            cut = "" if line.endswith(b"\n") else "; the file ends in the middle of this line"
+            return self.problem(number, f"{error}{cut}")
+
+
+def uncompressed_name(path: Path) -> str:
+    """The name of a file without the suffix that compression gave it."""
+    return path.stem if path.suffix in (".gz", ".zst") else path.name
+
+
+def _skip_to_json(file: BufferedReader) -> int:
+    """Skips what stands before the first value, and returns the line that it starts at."""
+    start = file.peek(3)[:3]
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise FormatError("the file is UTF-16; convert it to UTF-8", 1)
+    if start == codecs.BOM_UTF8:
+        file.read(3)
+    line = 1
+    while (character := file.peek(1)[:1]).isspace():
+        file.read(1)
+        line += character == b"\n"
+    if not character:
+        raise FormatError(damage(file) or "the file is empty", 1)
+    return line

@@ -45,7 +45,7 @@ def _trajectory(record: Parsed, source: Source) -> Trajectory:
     metadata = {"task_id": data["task_id"], "trial": data.get("trial"), "reward": reward}
     metadata |= {key: value for key, value in info.items() if key != "task"}
     return Trajectory(
-        id=f"{source.path.stem}/{data['task_id']}" + (f"/{data['trial']}" if data.get("trial") is not None else ""),
+        id=f"{source.stem}/{data['task_id']}" + (f"/{data['trial']}" if data.get("trial") is not None else ""),
         task=wrap(info.get("task")),
         initial=initial,
         steps=steps,
