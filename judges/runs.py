@@ -21,7 +21,7 @@ from typing import Any
 from judges.asking import Asker
 from judges.clients.protocol import ChatReply, ChatRequest, Price, Token
 from judges.exchange import Exchange, Exchanger
-from judges.limits import BudgetLike
+from judges.limits import Budget, BudgetExceeded, BudgetLike, Reservation
 from judges.store import Store, request_key, store_from
 from judges.verdict import JudgeConfigError
 from rubrics.node import Node
@@ -98,6 +98,24 @@ def equipped(
     finally:
         for asker, exchanger in zip(asking, before, strict=True):
             asker.exchanger = exchanger
+
+
+class RunBudget(Budget):
+    """The budget of a run, which stops when it is used up.
+
+    Attributes:
+        exhausted: whether a request was refused.
+    """
+
+    exhausted = False
+
+    def reserve(self, tokens: int, usd: float) -> Reservation:
+        """As `Budget.reserve`."""
+        try:
+            return super().reserve(tokens, usd)
+        except BudgetExceeded:
+            self.exhausted = True
+            raise
 
 
 @dataclass(slots=True)

@@ -19,6 +19,27 @@ def judge_paths(rubric: Rubric) -> list[str]:
     return _runs().judge_paths(rubric) if _runs() else []
 
 
+def budget_of(usd: float | None) -> Any:
+    """`judges.runs.RunBudget` of so many dollars; None where nothing is limited, or asked."""
+    return _runs().RunBudget(usd=usd) if usd is not None and _runs() else None
+
+
+def price_of(prompt: float, completion: float) -> Any:
+    """`judges.Price`: US dollars a million tokens."""
+    from judges import Price
+
+    return Price(prompt, completion)
+
+
+def store_of(path: Any, again: bool) -> Any:
+    """`judges.Store`, which asks everything again where that is wanted; None where nothing is to be kept."""
+    if path is None or not _runs():
+        return None
+    from judges import Store
+
+    return Store(path, mode="all" if again else "new")
+
+
 def equipped(rubric: Any, store: Any, budget: Any, price: Any) -> AbstractContextManager[Any]:
     """`judges.runs.equipped`."""
     return _runs().equipped(rubric, store=store, budget=budget, price=price) if _runs() else nullcontext()

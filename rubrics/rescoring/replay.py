@@ -12,7 +12,6 @@ from rubrics.episode import Episode
 from rubrics.evaluation import Usage, evaluation_of
 from rubrics.fingerprint import fingerprints
 from rubrics.formats.parsing import FormatProblem
-from rubrics.rescoring.content import content_hash
 from rubrics.rescoring.judging import judge_paths
 from rubrics.rescoring.live import keeping_recorded, kept_scores
 from rubrics.rescoring.rows import Row, step_rewards_dict
@@ -83,6 +82,10 @@ def prepared(
 class Replay:
     """A trajectory, and the row that it becomes.
 
+    Args:
+        trajectory, method: what is scored again, and how.
+        content: the trajectory's content hash.
+
     Attributes:
         row: complete where there is nothing to score.
         episode: the episode to run; None where there is nothing to score.
@@ -90,14 +93,14 @@ class Replay:
         end: how the episode ends, unless an observation says so.
     """
 
-    def __init__(self, trajectory: Trajectory | FormatProblem, method: Method) -> None:
+    def __init__(self, trajectory: Trajectory | FormatProblem, method: Method, content: str) -> None:
         self.episode: Episode | None = None
         self.steps: list[Step] = []
         self.end: End | None = None
         self._reason: str | None = None
         self._spent: Usage | None = None
         self._records = method.record == "steps"
-        stamp: dict[str, Any] = {"content": content_hash(trajectory), "rubric": method.fingerprint}
+        stamp: dict[str, Any] = {"content": content, "rubric": method.fingerprint}
         if isinstance(trajectory, FormatProblem):
             place = {"path": trajectory.path, "line": trajectory.line}
             self.row = Row(None, "unreadable", reason=str(trajectory), source=place, **stamp)

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Literal
 
 from rubrics.formats.parsing import FormatProblem
+from rubrics.rescoring.content import content_hash
 from rubrics.rescoring.replay import FAILURES, Method, Record, Replay, is_cancelled, prepared
 from rubrics.rescoring.rows import Row
 from rubrics.rescoring.types import Types
@@ -19,6 +20,9 @@ from rubrics.rubric import Rubric
 from rubrics.trajectory import Trajectory
 
 AssumedEnd = Literal["terminated", "truncated"]
+
+Numbered = tuple[int, Trajectory | FormatProblem, str | None]
+"""A trajectory with its place in the input and its content hash, where that is known."""
 
 _AHEAD = 4  # trajectories read ahead, and rows held back for the sake of order, for each one that is being scored
 
@@ -54,14 +58,20 @@ def rescore(
     """
     if not rubric.is_async_tree:
         return _one_by_one(trajectories, rubric, assume_end, types, record)
+    refuse_a_running_loop("use rescore_async here")
+    rows = rescore_async(
+        trajectories, rubric, concurrency=concurrency, assume_end=assume_end, types=types, record=record
+    )
+    return on_a_loop_of_its_own(rows)
+
+
+def refuse_a_running_loop(instead: str) -> None:
+    """Raise RuntimeError where an event loop runs in this thread, which cannot wait for another."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        rows = rescore_async(
-            trajectories, rubric, concurrency=concurrency, assume_end=assume_end, types=types, record=record
-        )
-        return on_a_loop_of_its_own(rows)
-    raise RuntimeError("the rubric has async nodes and an event loop runs in this thread; use rescore_async here")
+        return
+    raise RuntimeError(f"the rubric has async nodes and an event loop runs in this thread; {instead}")
 
 
 def _one_by_one(
@@ -89,7 +99,8 @@ async def rescore_async(
     waiting: dict[int, Row] = {}
     following = 0
     with prepared(rubric, assume_end, types, record) as method:
-        async with aclosing(as_completed(enumerate(trajectories), method, concurrency)) as rows:
+        numbered = ((number, trajectory, None) for number, trajectory in enumerate(trajectories))
+        async with aclosing(as_completed(numbered, method, concurrency)) as rows:
             async for position, row in rows:
                 waiting[position] = row
                 while following in waiting:
@@ -98,7 +109,7 @@ async def rescore_async(
 
 
 async def as_completed(
-    trajectories: Iterable[tuple[int, Trajectory | FormatProblem]],
+    trajectories: Iterable[Numbered],
     method: Method,
     concurrency: int,
     stopped: Callable[[], bool] = lambda: False,
@@ -128,8 +139,8 @@ async def as_completed(
                 if following is None:
                     exhausted = True
                     break
-                number, trajectory = following
-                task = asyncio.create_task(row_of_async(trajectory, method))
+                number, trajectory, content = following
+                task = asyncio.create_task(row_of_async(trajectory, method, content))
                 task.add_done_callback(done.put_nowait)
                 running[task] = number
             if not running:
@@ -169,9 +180,9 @@ async def rescore_one_async(
         return await row_of_async(trajectory, method)
 
 
-def row_of(trajectory: Trajectory | FormatProblem, method: Method) -> Row:
-    """The row of one trajectory; on a tree with async nodes this thread waits."""
-    replay = Replay(trajectory, method)
+def row_of(trajectory: Trajectory | FormatProblem, method: Method, content: str | None = None) -> Row:
+    """The row of one trajectory, whose content hash may be known; on a tree with async nodes this thread waits."""
+    replay = Replay(trajectory, method, content or content_hash(trajectory))
     try:
         replay.play()
     except FAILURES as error:
@@ -181,9 +192,9 @@ def row_of(trajectory: Trajectory | FormatProblem, method: Method) -> Row:
     return replay.row
 
 
-async def row_of_async(trajectory: Trajectory | FormatProblem, method: Method) -> Row:
+async def row_of_async(trajectory: Trajectory | FormatProblem, method: Method, content: str | None = None) -> Row:
     """Like `row_of`, in async code."""
-    replay = Replay(trajectory, method)
+    replay = Replay(trajectory, method, content or content_hash(trajectory))
     try:
         await replay.play_async()
     except FAILURES as error:
