@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from rubrics import __version__
+from rubrics.cli.diff import diff
 from rubrics.cli.rescore import rescore
+from rubrics.cli.table import table
 
 app = typer.Typer(
     name="rubrics",
@@ -33,3 +35,5 @@ def rubrics(
 
 
 app.command()(rescore)
+app.command()(diff)
+app.command()(table)

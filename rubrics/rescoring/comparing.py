@@ -166,7 +166,7 @@ class _Comparison:
         diff = self.diff
         old, new = self._seen
         found, diff.nodes = diff.nodes, {}
-        for path in _tree_order({**new, **old}):
+        for path in tree_order({**new, **old}):
             node = found.get(path) or NodeChange(path, "")  # else of trajectories that are in one run only
             node.kind = self._kinds[path]
             node.only = None if path in old and path in new else "old" if path in old else "new"
@@ -194,7 +194,7 @@ def _way(old: Row, new: Row, before: float | None, after: float | None) -> Way:
     return "newly_unscored" if after is None else "newly_scored"
 
 
-def _tree_order(paths: Collection[str]) -> Iterator[str]:
+def tree_order(paths: Collection[str]) -> Iterator[str]:
     """Each path behind that of its parent, and otherwise as they come."""
     below: dict[str, list[str]] = {}
     known = set(paths)
