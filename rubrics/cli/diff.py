@@ -152,12 +152,12 @@ def _exit_code(found: Diff, max_moved: float | None, max_unscored: float | None)
 def _print(found: Diff, top: int) -> None:
     console = Console(highlight=False)
     for line in _head(found):
-        console.print(Text(printable(line)))
+        console.print(Text(printable(line)), soft_wrap=True)
     if (nodes := _nodes(found)).row_count:
         console.print()
         console.print(nodes)
     for line in _groups(found):
-        console.print(Text(printable(line)))
+        console.print(Text(printable(line)), soft_wrap=True)
     for title, changes in _telling(found, top):
         console.print()
         console.print(Text(title))
@@ -168,7 +168,7 @@ def _print(found: Diff, top: int) -> None:
 def _head(found: Diff) -> list[str]:
     counts, means = found.counts, found.reward
     said = [f"{counts[way]} {_named(way)}" for way in WAYS if counts[way] or way in ("up", "down", "unchanged")]
-    lines = [f"{found.old.name} → {found.new.name}", f"{len(found.changes)} trajectories: {', '.join(said)}"]
+    lines = [f"{found.old.name} → {found.new.name}", f"{_trajectories(len(found.changes))}: {', '.join(said)}"]
     if means.n:
         lines.append(f"reward: mean {_number(means.old)} → {_number(means.new)}, {_signed(means.difference)}")
         if means.low is not None:
@@ -219,12 +219,12 @@ def _groups(found: Diff) -> list[str]:
     groups = found.groups.values()
     if not groups:
         return []
-    pairs, reversed_ = sum(group.pairs for group in groups), sum(group.discordant for group in groups)
-    best = sum(group.best_changed for group in groups)
-    flat = sum(group.old_flat for group in groups), sum(group.new_flat for group in groups)
+    names = ("pairs", "discordant", "tied", "untied", "best_changed", "old_flat", "new_flat")
+    total = {name: sum(getattr(group, name) for group in groups) for name in names}
     lines = [
-        f"{len(groups)} groups: {reversed_} of {pairs} pairs changed their order, "
-        f"the best rollout changed in {best}; all rewards equal in {flat[0]} → {flat[1]}"
+        f"groups: {len(groups)}; of {total['pairs']} pairs, {total['discordant']} changed their order, {total['tied']} "
+        f"became equal, {total['untied']} are no longer; the best rollout changed in {total['best_changed']}; "
+        f"all rewards are equal in {total['old_flat']} → {total['new_flat']}"
     ]
     worst = sorted(groups, key=lambda group: -group.discordant / group.pairs)[:3]
     if shown := [f"{group.group} ({group.discordant} of {group.pairs} pairs)" for group in worst if group.discordant]:
@@ -245,14 +245,14 @@ def _change(found: Diff, change: Change) -> Iterator[Padding]:
     """A trajectory, and what both runs say at the nodes where its change began."""
     old, new = found.old.rows.get(change.id), found.new.rows.get(change.id)
     answers = [_scored(change.old, change.old_status), _scored(change.new, change.new_status)]
-    yield Padding(Text(printable(f"{change.id}: {' → '.join(answers)}")), (0, 2))
+    yield _indented(f"{change.id}: {' → '.join(answers)}", 2)
     for side, row in (("old", None if found.recorded else old), ("new", new)):
         if row is not None and row.reason:
             yield _said(side, row.reason, 4)
     for path, label, before, after in changed_nodes(old, new, change, recorded=found.recorded):
         answers = [_scored(node.score, node.status) if node else "absent" for node in (before, after)]
         at = "" if label == "Last step" else f", {label[0].lower()}{label[1:]}"
-        yield Padding(Text(printable(f"{path or '(root)'}{at}: {' → '.join(answers)}")), (0, 4))
+        yield _indented(f"{path or '(root)'}{at}: {' → '.join(answers)}", 4)
         reasons = [node.reason if node else None for node in (before, after)]
         if reasons[0] == reasons[1]:
             reasons[0] = None
@@ -262,7 +262,11 @@ def _change(found: Diff, change: Change) -> Iterator[Padding]:
 
 
 def _said(side: str, reason: str, indent: int) -> Padding:
-    return Padding(Text(f"{side}: {_short(reason)}", style="dim"), (0, 0, 0, indent))
+    return _indented(f"{side}: {_short(reason)}", indent, "dim")
+
+
+def _indented(text: str, indent: int, style: str = "") -> Padding:
+    return Padding(Text(printable(text), style), (0, 0, 0, indent), expand=False)
 
 
 def _scored(score: float | None, status: str | None) -> str:
@@ -270,8 +274,12 @@ def _scored(score: float | None, status: str | None) -> str:
 
 
 def _short(reason: str, length: int = 160) -> str:
-    line = " ".join(printable(reason).split())
+    line = " ".join(reason.split())
     return line if len(line) <= length else f"{line[:length]}…"
+
+
+def _trajectories(count: int) -> str:
+    return f"{count} trajector{'y' if count == 1 else 'ies'}"
 
 
 def _named(way: str) -> str:
@@ -288,14 +296,14 @@ def _signed(value: float | None) -> str:
 
 def _tell(page: Page) -> None:
     console = Console(highlight=False, stderr=True)
-    said = f"{page.path}: {page.size / 1e6:.1f} MB, with steps and trees of {page.details} trajectories"
+    said = f"{page.path}: {page.size / 1e6:.1f} MB, with steps and trees of {_trajectories(page.details)}"
     if page.details > page.with_steps:
         said += f", {page.details - page.with_steps} of them without the steps"
     if page.cut:
         said += f"; {page.cut} long texts are cut"
     if page.left_out:
         said += f"; {page.left_out} more would have made it too large"
-    console.print(Text(printable(said)))
+    console.print(Text(printable(said)), soft_wrap=True)
     for reason in dict.fromkeys(page.missing.values()):
         number = sum(each == reason for each in page.missing.values())
         complain(f"{number} without steps: {reason}" + ("" if "given" in reason else "; give --trajectories"))

@@ -76,7 +76,9 @@ def detail(
     assert row is not None
     source = row.source or {}
     place = [str(source[key]) for key in ("path", "line") if source.get(key) is not None]
-    sides = {"old": None if recorded or old is None else old, "new": new}
+    if recorded and old is not None:
+        old = _recorded(old)
+    sides = {"old": old, "new": new}
     found: dict[str, Any] = {
         "source": ":".join(place) or None,
         "end": row.end,
@@ -84,7 +86,7 @@ def detail(
         "reasons": {side: each.reason and cut.text(each.reason) for side, each in sides.items() if each is not None},
         "records": [
             {"step": step, "label": label, "nodes": list(_nodes(before, after, cut))}
-            for step, label, before, after in _records(old, new, recorded)
+            for step, label, before, after in _records(old, new)
         ],
     }
     if trajectory is None:
@@ -111,7 +113,7 @@ def changed_nodes(
     Returns:
         The path, what the step is called, and both records. Of several steps it is the last at which the node changed.
     """
-    records = list(_records(old, new, recorded))
+    records = list(_records(_recorded(old) if recorded and old else old, new))
     for path in change.nodes:
         if any(other != path and (path == "" or other.startswith(f"{path}.")) for other in change.nodes):
             continue
@@ -141,21 +143,21 @@ def _is_shown(number: int, count: int) -> bool:
 _Record = tuple[int | None, str, Evaluation | None, Evaluation | None]
 
 
-def _records(old: Row | None, new: Row | None, recorded: bool) -> Iterator[_Record]:
+def _records(old: Row | None, new: Row | None) -> Iterator[_Record]:
     """The steps that have a record: number (None where it is not known), what to call it, and both records.
 
-    A tree that raised did so at a step that its row does not name, so its record stands by itself.
+    A tree that raised did so at a step that its row does not name. Its record stands beside the last of the other side.
     """
-    olds, news = (_evaluations(row) for row in (None if recorded else old, new))
-    if recorded and old is not None:
-        olds = [_recorded(old)]
+    olds, news = _evaluations(old), _evaluations(new)
     count = max(len(olds), len(news))
+    raised = any(row is not None and row.status == "error" and row.evaluation for row in (old, new))
     for step, (before, after) in enumerate(zip(_padded(olds, count), _padded(news, count), strict=True), start=1):
-        if (before or after) and _is_shown(step, count):
-            yield (step, f"Step {step}", before, after) if count > 1 else (None, "Last step", before, after)
-    before, after = (row.evaluation if row is not None and row.status == "error" else None for row in (old, new))
-    if after or (before and not recorded):
-        yield None, "Where it raised", None if recorded else before, after
+        if count == 1 and not raised and (before or after):
+            yield None, "Last step", before, after
+        elif count > 1 and (before or after) and _is_shown(step, count):
+            yield step, f"Step {step}", before, after
+    if raised:
+        yield None, "Where it raised", old and old.evaluation, new and new.evaluation
 
 
 def _evaluations(row: Row | None) -> list[Evaluation | None]:
@@ -169,12 +171,13 @@ def _padded(evaluations: list[Evaluation | None], count: int) -> list[Evaluation
     return [None] * (count - len(evaluations)) + evaluations
 
 
-def _recorded(row: Row) -> Evaluation | None:
+def _recorded(row: Row) -> Row:
+    """What was recorded of a trajectory, as a row."""
     parts = [
         Evaluation(name, "recorded", "unscored" if value is None else "scored", value)
         for name, value in (row.components or {}).items()
     ]
-    return Evaluation("", "recorded", children=parts) if parts else None
+    return Row(row.id, "scored", evaluation=Evaluation("", "recorded", children=parts) if parts else None)
 
 
 def _nodes(old: Evaluation | None, new: Evaluation | None, cut: Cut) -> Iterator[dict[str, Any]]:

@@ -4,9 +4,9 @@ const data = readJson("data");
 let scrolled = 0;
 
 function route() {
-  const wanted = /^#trajectory=(.*)$/.exec(location.hash);
-  const index = wanted ? data.rows.id.indexOf(decoded(wanted[1])) : -1;
-  const inside = index >= 0;
+  const [kind, wanted] = location.hash.split("=", 2);
+  const index = kind === "#trajectory" ? data.rows.id.indexOf(decoded(wanted)) : kind === "#row" ? Number(wanted) : -1;
+  const inside = index in data.rows.id;
   if (inside && byId("one").hidden) scrolled = window.scrollY;
   byId("all").hidden = inside;
   byId("one").hidden = !inside;

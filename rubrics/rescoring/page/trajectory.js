@@ -4,7 +4,8 @@ let chosenStep = 0;
 let brief = false; // only the nodes that changed
 
 function openTrajectory(i) {
-  location.hash = `trajectory=${encodeURIComponent(data.rows.id[i])}`;
+  const id = data.rows.id[i];
+  location.hash = id.isWellFormed() ? `trajectory=${encodeURIComponent(id)}` : `row=${i}`; // half a surrogate pair
 }
 
 function showTrajectory(i) {
