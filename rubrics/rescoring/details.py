@@ -85,7 +85,7 @@ def detail(
         "count": row.steps,
         "reasons": {side: each.reason and cut.text(each.reason) for side, each in sides.items() if each is not None},
         "records": [
-            {"step": step, "label": label, "nodes": list(_nodes(before, after, cut))}
+            {"step": step, "label": label, "nodes": list(_nodes(before, after, cut, label != RAISED or row.steps == 1))}
             for step, label, before, after in _records(old, new)
         ],
     }
@@ -140,6 +140,8 @@ def _is_shown(number: int, count: int) -> bool:
     return number <= _STEPS // 2 or number > count - _STEPS // 2
 
 
+RAISED = "Where it raised"
+
 _Record = tuple[int | None, str, Evaluation | None, Evaluation | None]
 
 
@@ -157,7 +159,8 @@ def _records(old: Row | None, new: Row | None) -> Iterator[_Record]:
         elif count > 1 and (before or after) and _is_shown(step, count):
             yield step, f"Step {step}", before, after
     if raised:
-        yield None, "Where it raised", old and old.evaluation, new and new.evaluation
+        before, after = (None if row is None else row.evaluation for row in (old, new))
+        yield None, RAISED, before, after
 
 
 def _evaluations(row: Row | None) -> list[Evaluation | None]:
@@ -180,10 +183,16 @@ def _recorded(row: Row) -> Row:
     return Row(row.id, "scored", evaluation=Evaluation("", "recorded", children=parts) if parts else None)
 
 
-def _nodes(old: Evaluation | None, new: Evaluation | None, cut: Cut) -> Iterator[dict[str, Any]]:
+def _nodes(
+    old: Evaluation | None, new: Evaluation | None, cut: Cut, same_step: bool = True
+) -> Iterator[dict[str, Any]]:
+    """Every node of either record. Scores of different steps are not put side by side: the old one is left out."""
     olds = {node.path: node for node in old.nodes()} if old else {}
     news = {node.path: node for node in new.nodes()} if new else {}
     paths = {**news, **olds}
+    if not same_step:
+        both = {path for path, node in olds.items() if node.score is not None and path in news}
+        olds = {path: node for path, node in olds.items() if path not in both or news[path].score is None}
     for path in tree_order(paths):
         parts = path.split(".")
         above = [".".join(parts[:end]) for end in range(1, len(parts))]

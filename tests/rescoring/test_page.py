@@ -299,6 +299,15 @@ def test_a_trajectory_without_details_says_so(tmp_path: Path, visit: Open) -> No
     assert page.inner_text(".moved").split() == ["0.500", "→", "0.500", "unchanged"]
 
 
+def test_where_a_tree_raised_stands_beside_what_it_was(tmp_path: Path, visit: Open) -> None:
+    new = row("a", None, {"x": "error"}, status="error", reason="step 1 of 1: boom", reasons={"x": "boom"})
+    page = visit(written(tmp_path, [row("a", 0.5, {"x": 0.5})], [new]))
+    page.click("#trajectories tbody button")
+    assert page.inner_text(".why >> nth=0").split("\n") == ["newstep 1 of 1: boom"]
+    assert page.inner_text(".side .about") == "Where it raised"
+    assert " ".join(page.locator(".record li").nth(1).inner_text().split()) == "xLeaf 0.500 → error newboom"
+
+
 def test_recorded_against_new(tmp_path: Path, visit: Open) -> None:
     run = [row("a", 0.5, {"db": 1.0, "x": 1.0}, recorded_reward=1.0, components={"db": 0.0, "said": 1.0})]
     page = visit(write_page(compare_recorded(run), tmp_path / "page.html").path)
