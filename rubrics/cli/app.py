@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rubrics import __version__
+from rubrics.cli.reaggregate import reaggregate
 from rubrics.cli.rescore import rescore
 
 app = typer.Typer(
@@ -33,3 +34,4 @@ def rubrics(
 
 
 app.command()(rescore)
+app.command()(reaggregate)
