@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from rubrics.engine.quick import only_step
 from rubrics.episode import Episode
 from rubrics.evaluation import NO_USAGE, Usage, evaluation_of
 from rubrics.formats.parsing import FormatProblem
@@ -144,6 +145,8 @@ def take(episode: Episode, steps: Sequence[Step], end: End | None, seen: Seen | 
         episode, steps, end: the episode and what becomes of it.
         seen: where the outcomes of each step are to go.
     """
+    if len(steps) == 1 and not _is_unpaid(steps[0]) and only_step(episode, steps[0].action, steps[0].observation, end):
+        return
     for step in steps:
         if _is_unpaid(step):
             episode.step_unpaid(step.action, step.observation)
