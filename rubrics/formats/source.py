@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -64,13 +64,18 @@ class Source:
             if reason := damage(file):
                 raise FormatError(reason, self.line)
 
-    def each(self, convert: Callable[[Parsed], Trajectory]) -> Iterator[Trajectory | FormatProblem]:
+    def each(
+        self, convert: Callable[[Parsed], Trajectory], records: Iterable[Parsed | FormatProblem] | None = None
+    ) -> Iterator[Trajectory | FormatProblem]:
         """Every record through `convert`, which raises FormatError for a bad one; the others are not affected.
+
+        `records` are those of the file, unless the episodes of the format are something else: parts of one record, or
+        made of several.
 
         A trajectory whose record does not say where it was recorded gets this file and line as its `source`. Places
         where the file had NaN or ±Infinity, read as null, are listed in its metadata under "not_finite".
         """
-        for record in self.records():
+        for record in self.records() if records is None else records:
             if isinstance(record, FormatProblem):
                 yield record
                 continue
