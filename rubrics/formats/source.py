@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -70,22 +70,31 @@ class Source:
         A trajectory whose record does not say where it was recorded gets this file and line as its `source`. Places
         where the file had NaN or ±Infinity, read as null, are listed in its metadata under "not_finite".
         """
+        return self.each_of(lambda record: (convert(record),))
+
+    def each_of(self, convert: Callable[[Parsed], Iterable[Trajectory]]) -> Iterator[Trajectory | FormatProblem]:
+        """Like `each`, for a format whose records hold any number of episodes."""
         for record in self.records():
             if isinstance(record, FormatProblem):
                 yield record
-                continue
-            try:
-                trajectory = convert(record)
-            except FormatError as error:
-                yield self.problem(error.line or record.line, str(error))
-            except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-                yield self.problem(record.line, f"not the shape of a record of this format: {error!r}")
             else:
+                yield from self.converted(record, convert)
+
+    def converted(
+        self, record: Parsed, convert: Callable[[Parsed], Iterable[Trajectory]]
+    ) -> Iterator[Trajectory | FormatProblem]:
+        """What `each_of` does with one record, for a format that puts its records together itself."""
+        try:
+            for trajectory in convert(record):
                 if trajectory.source is None:
                     trajectory.source = {"format": self.format, "path": str(self.path), "line": record.line}
                 if record.not_finite:
                     trajectory.metadata["not_finite"] = record.not_finite
                 yield trajectory
+        except FormatError as error:
+            yield self.problem(error.line or record.line, str(error))
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            yield self.problem(record.line, f"not the shape of a record of this format: {error!r}")
 
     def sample(self) -> tuple[list[Any], FormatProblem | None]:
         """The first few values that can be parsed, to recognise the format by, and the first problem before them."""
