@@ -20,8 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rubrics.formats.chat import chat_observation, turns_of_chat
-from rubrics.formats.parsing import FormatError, FormatProblem
-from rubrics.formats.recorded import number
+from rubrics.formats.parsing import FormatError, FormatProblem, number
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
 from rubrics.trajectory import Trajectory

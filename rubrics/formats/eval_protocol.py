@@ -21,8 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rubrics.formats.chat import is_message, steps_from_chat
-from rubrics.formats.parsing import FormatError, FormatProblem, Parsed
-from rubrics.formats.recorded import number
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, number
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
 from rubrics.trajectory import End, Step, Trajectory, read_end, wrap

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from rubrics.formats.atif import joined, trajectory_of_atif
-from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, parse
-from rubrics.formats.recorded import components, number
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, number, numbers, parse
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
 from rubrics.trajectory import End, Record, Trajectory
@@ -61,7 +60,6 @@ def _read(folder: Path) -> Trajectory:
     if trajectory.steps and end == "terminated":
         last = trajectory.steps[-1]
         last.observation = Record({**last.observation, "done": True})
-        last.reward, trajectory.reduction = reward, "last"
     trajectory.source = {"format": "harbor", "path": str(folder), "line": None}
     trajectory.metadata["components"] = {**_criteria(folder), **rewards}
     if task is not None:
@@ -91,7 +89,7 @@ def _rewards(folder: Path, result: Mapping[str, Any]) -> dict[str, float | None]
     if recorded is None and (text := folder / "verifier" / "reward.txt").is_file():
         recorded = parse(text.read_text(encoding="utf-8").strip() or "null", 1).value
     if isinstance(recorded, dict):
-        return components(recorded)
+        return numbers(recorded)
     value = number(recorded, "verifier/reward")
     return {} if value is None else {"reward": value}
 
@@ -100,7 +98,7 @@ def _criteria(folder: Path) -> dict[str, float | None]:
     """What rewardkit tells of the parts of a reward."""
     details = (_json(folder / "verifier" / "reward-details.json") or {}).get("reward")
     criteria = details.get("criteria") if isinstance(details, dict) else None
-    return components({each["name"]: each.get("value") for each in criteria or ()})
+    return numbers({each["name"]: each.get("value") for each in criteria or ()})
 
 
 def _end(result: Mapping[str, Any]) -> End | None:

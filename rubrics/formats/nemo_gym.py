@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rubrics.formats.parsing import FormatError, FormatProblem, Parsed
-from rubrics.formats.recorded import components, number, task_columns
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, number, numbers
+from rubrics.formats.recorded import task_columns
 from rubrics.formats.registry import reader
 from rubrics.formats.responses import end_of_response, steps_of_response
 from rubrics.formats.source import Source
@@ -87,7 +87,7 @@ def _trajectory(record: Parsed, source: Source, columns: tuple[str, ...] | None)
         metadata={
             **metadata,
             **({} if task is None else {"group": task, "trial": rollout}),
-            "components": components(data.get("reward_components")),
+            "components": numbers(data.get("reward_components")),
         },
     )
 

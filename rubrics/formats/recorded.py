@@ -1,33 +1,12 @@
-"""What recordings say beside the conversation: rewards and their parts, the end, what the dataset had of the task."""
+"""What recordings say beside the conversation: how it ended, what the dataset had of the task, what people added."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from rubrics.formats.parsing import FormatError
+from rubrics.formats.parsing import FormatError, number, numbers
 from rubrics.trajectory import End, Record, Step, Trajectory, read_end, wrap
-
-
-def number(value: Any, place: str) -> float | None:
-    """A recorded number; None for null. Raises FormatError, naming the place, for anything else."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise FormatError(f"{place}: expected a number, found {value!r:.80}")
-    return float(value)
-
-
-def components(parts: Any) -> dict[str, float | None]:
-    """The recorded parts of a reward by name: what is a number, a boolean or null in a mapping; else there are none."""
-    if not isinstance(parts, Mapping):
-        return {}
-    return {
-        str(name): None if value is None else float(value)
-        for name, value in dict(parts).items()
-        if value is None or isinstance(value, int | float)
-    }
-
 
 _FINISHED: dict[str, End] = {
     **dict.fromkeys(("stop", "completed", "end_turn", "stop_sequence", "refusal"), "terminated"),
@@ -114,6 +93,6 @@ def labelled(
             **(about or {}),
             **{name: value for name, value in data.items() if name not in read and name not in _COLUMNS},
             **({} if group is None else {"group": group}),
-            "components": components(data.get("components")),
+            "components": numbers(data.get("components")),
         },
     )

@@ -75,22 +75,33 @@ class Source:
         A trajectory whose record does not say where it was recorded gets this file and line as its `source`. Places
         where the file had NaN or ±Infinity, read as null, are listed in its metadata under "not_finite".
         """
+        return self.each_of(lambda record: (convert(record),), records)
+
+    def each_of(
+        self, convert: Callable[[Parsed], Iterable[Trajectory]], records: Iterable[Parsed | FormatProblem] | None = None
+    ) -> Iterator[Trajectory | FormatProblem]:
+        """Like `each`, for a format whose records hold any number of episodes."""
         for record in self.records() if records is None else records:
             if isinstance(record, FormatProblem):
                 yield record
-                continue
-            try:
-                trajectory = convert(record)
-            except FormatError as error:
-                yield self.problem(error.line or record.line, str(error))
-            except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-                yield self.problem(record.line, f"not the shape of a record of this format: {error!r}")
             else:
+                yield from self.converted(record, convert)
+
+    def converted(
+        self, record: Parsed, convert: Callable[[Parsed], Iterable[Trajectory]]
+    ) -> Iterator[Trajectory | FormatProblem]:
+        """What `each_of` does with one record, for a format that puts its records together itself."""
+        try:
+            for trajectory in convert(record):
                 if trajectory.source is None:
                     trajectory.source = {"format": self.format, "path": str(self.path), "line": record.line}
                 if record.not_finite:
                     trajectory.metadata["not_finite"] = record.not_finite
                 yield trajectory
+        except FormatError as error:
+            yield self.problem(error.line or record.line, str(error))
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            yield self.problem(record.line, f"not the shape of a record of this format: {error!r}")
 
     def sample(self) -> tuple[list[Any], FormatProblem | None]:
         """The first few values that can be parsed, to recognise the format by, and the first problem before them."""
@@ -117,7 +128,7 @@ class Source:
             return
         line = file.readline()
         first = self._parsed(line, number)
-        if isinstance(first, FormatProblem) and line.startswith(b"{") and file.peek(1):
+        if isinstance(first, FormatProblem) and file.peek(1):
             yield from self._documents(file, number, line)
             return
         yield first

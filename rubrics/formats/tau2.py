@@ -21,8 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rubrics.formats.chat import is_message, steps_from_chat
-from rubrics.formats.parsing import FormatError, FormatProblem, Parsed
-from rubrics.formats.recorded import components, number
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, number, numbers
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
 from rubrics.trajectory import End, Trajectory, wrap
@@ -98,14 +97,14 @@ def _trajectory(record: Parsed, source: Source, tasks: Mapping[Any, Any]) -> Tra
 
 
 def _components(judged: Mapping[str, Any]) -> dict[str, float | None]:
-    if breakdown := components(judged.get("reward_breakdown")):
+    if breakdown := numbers(judged.get("reward_breakdown")):
         return breakdown
     found = {}
     for name, field in _CHECKS.items():
         checks = judged.get(name) or ()
         for index, check in enumerate([checks] if isinstance(checks, dict) else checks):
             found[name if isinstance(checks, dict) else f"{name}.{index}"] = check.get(field)
-    return components(found)
+    return numbers(found)
 
 
 def _flat(message: Any) -> list[Any]:
