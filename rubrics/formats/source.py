@@ -128,7 +128,7 @@ class Source:
             return
         line = file.readline()
         first = self._parsed(line, number)
-        if isinstance(first, FormatProblem) and file.peek(1):
+        if isinstance(first, FormatProblem) and line.startswith(b"{") and file.peek(1):
             yield from self._documents(file, number, line)
             return
         yield first
