@@ -115,27 +115,18 @@ def test_a_nan_is_no_reward_and_is_told(tmp_path: Path) -> None:
     assert trajectory.metadata["not_finite"] == ["reward"]
 
 
+def calling(name: str, arguments: dict[str, int]) -> dict[str, Any]:
+    function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
+    return {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+
+
 TEXT = st.text(max_size=8)
 MESSAGES = st.lists(
     st.one_of(
         st.fixed_dictionaries({"role": st.sampled_from(["user", "system"]), "content": TEXT}),
         st.fixed_dictionaries({"role": st.just("tool"), "tool_call_id": TEXT, "content": TEXT}),
         st.fixed_dictionaries({"role": st.just("assistant"), "content": TEXT | st.none(), "reasoning_content": TEXT}),
-        st.builds(
-            lambda name, arguments: {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {
-                        "id": "c",
-                        "type": "function",
-                        "function": {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)},
-                    }
-                ],
-            },
-            TEXT,
-            st.dictionaries(TEXT, st.integers()),
-        ),
+        st.builds(calling, TEXT, st.dictionaries(TEXT, st.integers())),
     ),
     min_size=1,
     max_size=8,
