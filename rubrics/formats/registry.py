@@ -20,6 +20,12 @@ Read = Callable[[Source], Iterator[Trajectory | FormatProblem]]
 _BUILT_IN = (  # modules of this package, in the order in which they are asked: what is unmistakable comes first
     "jsonl",
     "tau_bench",
+    "openenv",
+    "openreward",
+    "verifiers",
+    "verifiers_v0",
+    "swe_agent",
+    "openhands",
 )
 _GROUP = "rubrics.formats"  # of entry points, for readers of other packages
 _readers: dict[str, Reader] = {}
