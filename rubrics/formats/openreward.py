@@ -36,16 +36,18 @@ def _openreward(record: Any) -> bool:
 def read_openreward(source: Source) -> Iterator[Trajectory | FormatProblem]:
     """OpenReward's rollout events: rollout, message and rollout_update."""
     rollouts: dict[str, _Rollout] = {}
+
+    def collect(event: Parsed) -> tuple[Trajectory, ...]:
+        _collect(event, rollouts)
+        return ()
+
     try:
         for record in source.records():
             if isinstance(record, FormatProblem):
                 yield record
                 continue
             for event in _events(record):
-                try:
-                    _collect(event, rollouts)
-                except FormatError as error:
-                    yield source.problem(record.line, str(error))
+                yield from source.converted(event, collect)
     except FormatError as error:  # the rest of the file is lost, what was collected is not
         yield source.problem(error.line, str(error))
     for rollout in rollouts.values():

@@ -26,6 +26,7 @@ _BUILT_IN = (  # modules of this package, in the order in which they are asked: 
     "verifiers_v0",
     "swe_agent",
     "openhands",
+    "otel",
 )
 _GROUP = "rubrics.formats"  # of entry points, for readers of other packages
 _readers: dict[str, Reader] = {}
