@@ -94,13 +94,9 @@ def _file(path: Path, known: Mapping[str, Reader], format: str | None) -> _Chose
 def _folder(root: Path, known: Mapping[str, Reader], format: str | None) -> Iterator[_Chosen]:
     """What there is to read in a folder. It is a problem if that is nothing."""
     empty = True
-    try:
-        for chosen in _walk(root, known, format, ()):
-            empty = False
-            yield chosen
-    except FormatError as error:
-        yield root, _problem(root, error)
-        return
+    for chosen in _walk(root, known, format, ()):
+        empty = False
+        yield chosen
     if empty:
         wanted = f"of the format {format!r}" if format else f"of a known format: {', '.join(sorted(known))}"
         yield root, FormatProblem(str(root), None, f"there is nothing in this folder {wanted}")
@@ -109,13 +105,13 @@ def _folder(root: Path, known: Mapping[str, Reader], format: str | None) -> Iter
 def _walk(folder: Path, known: Mapping[str, Reader], format: str | None, above: tuple[Path, ...]) -> Iterator[_Chosen]:
     if (real := folder.resolve()) in above:  # a link to a folder that it lies in
         return
-    for name, claimant in known.items():
-        if format in (None, name) and _says(claimant, claimant.folder, folder):
-            yield folder, claimant
-            return
     try:
+        for name, claimant in known.items():
+            if format in (None, name) and _says(claimant, claimant.folder, folder):
+                yield folder, claimant
+                return
         entries = sorted(folder.iterdir())
-    except OSError as error:
+    except (FormatError, OSError) as error:
         yield folder, _problem(folder, error)
         return
     for path in entries:

@@ -64,17 +64,24 @@ class Source:
             if reason := damage(file):
                 raise FormatError(reason, self.line)
 
-    def each(self, convert: Callable[[Parsed], Trajectory]) -> Iterator[Trajectory | FormatProblem]:
+    def each(
+        self, convert: Callable[[Parsed], Trajectory], records: Iterable[Parsed | FormatProblem] | None = None
+    ) -> Iterator[Trajectory | FormatProblem]:
         """Every record through `convert`, which raises FormatError for a bad one; the others are not affected.
+
+        `records` are those of the file, unless the episodes of the format are something else: parts of one record, or
+        made of several.
 
         A trajectory whose record does not say where it was recorded gets this file and line as its `source`. Places
         where the file had NaN or ±Infinity, read as null, are listed in its metadata under "not_finite".
         """
-        return self.each_of(lambda record: (convert(record),))
+        return self.each_of(lambda record: (convert(record),), records)
 
-    def each_of(self, convert: Callable[[Parsed], Iterable[Trajectory]]) -> Iterator[Trajectory | FormatProblem]:
+    def each_of(
+        self, convert: Callable[[Parsed], Iterable[Trajectory]], records: Iterable[Parsed | FormatProblem] | None = None
+    ) -> Iterator[Trajectory | FormatProblem]:
         """Like `each`, for a format whose records hold any number of episodes."""
-        for record in self.records():
+        for record in self.records() if records is None else records:
             if isinstance(record, FormatProblem):
                 yield record
             else:
@@ -121,7 +128,7 @@ class Source:
             return
         line = file.readline()
         first = self._parsed(line, number)
-        if isinstance(first, FormatProblem) and file.peek(1):
+        if isinstance(first, FormatProblem) and line.startswith(b"{") and file.peek(1):
             yield from self._documents(file, number, line)
             return
         yield first
