@@ -9,6 +9,7 @@ from typing import Any
 from rubrics.formats.parsing import FormatError, FormatProblem
 from rubrics.formats.registry import Reader, formats
 from rubrics.formats.source import Source, uncompressed_name
+from rubrics.formats.tables import dataset_files
 from rubrics.trajectory import Trajectory
 
 _TRAJECTORIES = (".jsonl", ".ndjson", ".eval", ".traj", ".parquet", ".arrow")
@@ -110,7 +111,7 @@ def _walk(folder: Path, known: Mapping[str, Reader], format: str | None, above: 
             if format in (None, name) and _says(claimant, claimant.folder, folder):
                 yield folder, claimant
                 return
-        entries = sorted(folder.iterdir())
+        entries = dataset_files(folder) or sorted(folder.iterdir())
     except (FormatError, OSError) as error:
         yield folder, _problem(folder, error)
         return

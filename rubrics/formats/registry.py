@@ -20,6 +20,13 @@ Read = Callable[[Source], Iterator[Trajectory | FormatProblem]]
 _BUILT_IN = (  # modules of this package whose formats are unmistakable
     "jsonl",
     "tau_bench",
+    "openenv",
+    "openreward",
+    "verifiers",
+    "verifiers_v0",
+    "swe_agent",
+    "openhands",
+    "otel",
     "tau2",
     "nemo_gym",
     "atif",

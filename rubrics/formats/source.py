@@ -11,6 +11,7 @@ from typing import Any
 from rubrics.formats.array import documents, elements
 from rubrics.formats.compression import damage, open_decompressed
 from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, parse
+from rubrics.formats.tables import is_table, rows
 from rubrics.trajectory import Trajectory
 
 _HEAD = 4096
@@ -49,12 +50,13 @@ class Source:
     def records(self) -> Iterator[Parsed | FormatProblem]:
         """The records of the file, whatever its encoding, and a problem for what is none.
 
-        They are the elements if the file is one JSON array, else one JSON value a line, else JSON values over several
-        lines, as they are written for people. Raises FormatError where the rest of the file cannot be read.
+        They are the rows of a table (Parquet, Arrow), else the elements if the file is one JSON array, else one JSON
+        value a line, else JSON values over several lines, as they are written for people. Raises FormatError where the
+        rest of the file cannot be read.
         """
         with self.open() as file:
             try:
-                for record in self._json(file):
+                for record in rows(file) if is_table(file.peek(8)) else self._json(file):
                     self.line = record.line
                     yield record
             except FormatError as error:
