@@ -59,10 +59,14 @@ def _simulations(source: Source, tasks: dict[str, Any]) -> Iterator[Parsed | For
         if isinstance(record, FormatProblem) or not isinstance(data, dict) or "simulations" not in data:
             yield record
             continue
-        for task in expect_list(data.get("tasks"), "tasks"):
-            if isinstance(task, dict):
-                tasks[str(task.get("id"))] = task
-        for index, simulation in enumerate(expect_list(data["simulations"], "simulations")):
+        try:
+            simulations = expect_list(data["simulations"], "simulations")
+            given = expect_list(data.get("tasks"), "tasks")
+        except FormatError as error:
+            yield source.problem(record.line, str(error))
+            continue
+        tasks.update((str(task.get("id")), task) for task in given if isinstance(task, dict))
+        for index, simulation in enumerate(simulations):
             start = f"simulations.{index}."
             places = [place.removeprefix(start) for place in record.not_finite if place.startswith(start)]
             yield Parsed(record.line, simulation, places)
