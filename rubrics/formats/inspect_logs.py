@@ -1,9 +1,8 @@
 """Logs of Inspect: `.eval`, a zip file with a member a sample, and `.json`, one document.
 
 A sample in one epoch is an episode, see `conversation`; `attachment://` references are resolved. Where inspect_ai is
-installed, conversations go through its own reader, which knows the forms of older versions too. Samples come in the
-order of the dataset, which is not that of the zip file. A JSON log is held in memory as a whole, of a zip file one
-sample at a time.
+installed, conversations go through its own reader, which knows the forms of older versions too. The samples of a zip
+file come in the order of the dataset, one at a time; a JSON log is held in memory as a whole.
 
     task        {"input", "target", "choices", "metadata", "sample_id", "epoch"}, as in Inspect's own states
     reward      the value of the score, where there is one; or its part "reward", as `rubric_scorer` writes it. Several
