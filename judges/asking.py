@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
@@ -156,6 +157,12 @@ class Asker:
         if not model:
             raise JudgeConfigError("no model is named: give model=, or set JUDGE_MODEL")
         return model
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides a reply beside the messages, hashed: model, sampling and the limit of tokens."""
+        how = [self._model or os.environ.get("JUDGE_MODEL"), self.sampling, self.max_tokens, self.top_logprobs]
+        return sha256(json.dumps(how, sort_keys=True).encode()).hexdigest()
 
     async def ask(
         self,

@@ -13,7 +13,7 @@ from judges.clients.reading import simpler
 from judges.clients.secret import masked
 from judges.fence import printable
 from judges.io import Itself, Room, request_loop, room_of, shared
-from judges.limits import BudgetExceeded, BudgetLike, estimate_tokens, limiter_of
+from judges.limits import BudgetExceeded, BudgetLike, Budgets, estimate_tokens, limiter_of
 from judges.store import Store, request_key
 from judges.verdict import JudgeConfigError
 from rubrics.evaluation import NO_USAGE, Usage
@@ -73,6 +73,21 @@ class Exchanger:
         self._wire: Wire = getattr(client, "wire", "json_schema")
         self._prepare: Callable[[], Awaitable[None]] | None = getattr(client, "prepare", None)
         self._local = bool(getattr(client, "local", False))
+
+    def within(self, store: Store | None, budget: BudgetLike | None, price: Price | None) -> Exchanger:
+        """The same under the limits of a run: its store and its price where the judge has none, and both budgets."""
+        budgets = [each for each in (self.budget, budget) if each is not None]
+        return Exchanger(
+            self.client,
+            self.endpoint,
+            self.store or store,
+            Budgets(budgets) if len(budgets) > 1 else budgets[0] if budgets else None,
+            self.price or price,
+            self.timeout,
+            self.concurrency,
+            self.longest_pause,
+            self.template,
+        )
 
     async def exchange(self, request: ChatRequest, replay: bool = True) -> Exchange:
         """One request and what became of it.
@@ -148,7 +163,7 @@ class Exchanger:
         price = self.price
         if budget is not None:
             if budget.usd is not None and price is None:
-                price = self.price = await self._known_price(request.model)
+                price = self.price = await self.known_price(request.model)
             prompt = sum(estimate_tokens(message["content"]) for message in request.messages)
             usd = price.of(prompt, request.max_tokens) if price is not None else 0.0
             try:
@@ -187,14 +202,19 @@ class Exchanger:
                 budget.settle(reservation, charged)
         return outcome, usage
 
-    async def _known_price(self, model: str) -> Price:
+    async def known_price(self, model: str) -> Price:
+        """What the model costs, as given or as the client knows it.
+
+        Raises:
+            JudgeConfigError: nobody knows.
+        """
         ask = getattr(self.client, "prices", None)
-        price = None if ask is None else await ask(model)
+        price = self.price or (None if ask is None else await ask(model))
         if price is None:
             raise JudgeConfigError(
                 f"the budget is in dollars, and no price of {model!r} is known: give price=Price(prompt, completion)"
             )
-        return price  # type: ignore[no-any-return]
+        return price
 
 
 def _same(request: ChatRequest) -> Hashable:

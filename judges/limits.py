@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Any, Protocol
@@ -139,6 +139,38 @@ class Budget:
             left = (held.tokens - reservation.tokens, held.usd - reservation.usd) if self._flying else (0, 0.0)
             self._held = Reservation(*left)
             self._spent = self._spent + usage
+
+
+class Budgets:
+    """Several budgets at once: what is spent counts in each.
+
+    Attributes:
+        usd: the least of them; None where none limits dollars.
+    """
+
+    def __init__(self, budgets: Sequence[BudgetLike]) -> None:
+        self.budgets = tuple(budgets)
+        self.usd = min((budget.usd for budget in budgets if budget.usd is not None), default=None)
+
+    def reserve(self, tokens: int, usd: float) -> list[Any]:
+        """Reserve in each.
+
+        Raises:
+            BudgetExceeded: it would go beyond the limits of one; then nothing is reserved in any.
+        """
+        held: list[Any] = []
+        try:
+            for budget in self.budgets:
+                held.append(budget.reserve(tokens, usd))
+        except BudgetExceeded:
+            self.settle(held, NO_USAGE)
+            raise
+        return held
+
+    def settle(self, reservation: list[Any], usage: Usage) -> None:
+        """What it really cost."""
+        for budget, held in zip(self.budgets, reservation, strict=False):
+            budget.settle(held, usage)
 
 
 _budgets: WeakSet[Budget] = WeakSet()

@@ -191,6 +191,11 @@ class Prompt:
         )
         return sha256(content.encode("utf-8", "replace")).hexdigest()
 
+    @property
+    def fingerprint(self) -> str:
+        """What decides a judge's words; the prompt's own model and sampling are the judge's to take or leave."""
+        return self.hash
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_template"}
 

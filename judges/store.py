@@ -20,6 +20,7 @@ from weakref import WeakSet, WeakValueDictionary
 from judges.clients.protocol import ChatError, ChatReply, ChatRequest, Token, Wire
 from judges.verdict import KINDS, JudgeConfigError
 from rubrics.evaluation import Usage
+from rubrics.files import locked
 
 Mode = Literal["none", "once", "new", "all", "rewrite"]
 _canonical = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
@@ -221,7 +222,7 @@ class _Shard:
         while True:
             target = path if number == 0 else path.with_name(f"{path.stem}.shard{number}{path.suffix}")
             self._file: io.FileIO = io.FileIO(target, "ab")  # it stays open as long as the store
-            if _locked(self._file):
+            if locked(self._file):
                 break
             self._file.close()
             number += 1
@@ -238,27 +239,6 @@ class _Shard:
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             self._file.close()
-
-
-def _locked(file: Any) -> bool:
-    """Whether this process now holds the file for writing. It does until the file is closed."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True
 
 
 def _ends_a_line(path: Path) -> bool:

@@ -8,6 +8,7 @@ from uuid import uuid4
 from rubrics.engine.journal import Pair
 from rubrics.engine.loop import block, uncontained
 from rubrics.engine.progress import Progress
+from rubrics.evaluation import NO_USAGE, Usage
 from rubrics.score import EpisodeError, Outcome, Score, Unscored, public
 from rubrics.step_rewards import StepRewards, reduced, spread
 from rubrics.trajectory import End, Step, Trajectory, read_end
@@ -136,6 +137,11 @@ class Episode(Progress):
         await uncontained(self._end_async(self._rubric._compiled(), ending, reason, threads))
         return self.reward
 
+    def record_from_here(self) -> None:
+        """Keep the Evaluation of each step from the next one on."""
+        self._record = True
+        self._forget_run()
+
     def abandon(self) -> None:
         """Give the episode up without waiting, as another takes its place; a step in progress runs on for nothing."""
         self.release()
@@ -181,6 +187,14 @@ class Episode(Progress):
         if self.status in (None, "error", "abandoned"):
             return None
         return reduced(self._emitted, self.reduction)
+
+    @property
+    def usage(self) -> Usage:
+        """What the model calls of all steps cost so far, whether steps are recorded or not."""
+        records = list(self.evaluations)
+        if self.final is not None and (not records or records[-1] is not self.final):
+            records.append(self.final)  # of a tree whose end alone is recorded
+        return sum([*self._spent, *(record.usage for record in records)], NO_USAGE)
 
     @property
     def trajectory(self) -> Trajectory:

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from rubrics import __version__
+from rubrics.cli.convert import convert
+from rubrics.cli.formats import formats
 from rubrics.cli.rescore import rescore
 
 app = typer.Typer(
@@ -33,3 +35,5 @@ def rubrics(
 
 
 app.command()(rescore)
+app.command()(convert)
+app.command()(formats)

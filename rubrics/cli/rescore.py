@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
-from rubrics import formats, rescoring
-from rubrics.rescoring import LoadError, Row, Summary, load_rubric, load_types
+from rubrics import formats
+from rubrics.cli.progress import Meter, rows_in, stopping
+from rubrics.cli.said import BAD_INPUT, INTERRUPTED, OUT_OF_BUDGET, RUBRIC_RAISED, complain, printable, refused
+from rubrics.rescoring import (
+    ConditionError,
+    DryRun,
+    Finished,
+    LoadError,
+    OutputError,
+    Row,
+    load_rubric,
+    load_types,
+    plan_files,
+    rescore_files,
+)
 
 _SHOWN = 20  # messages of one kind on a terminal; all of them are in the rows
-
-RUBRIC_RAISED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
 class AssumedEnd(StrEnum):
@@ -26,8 +36,18 @@ class AssumedEnd(StrEnum):
     truncated = "truncated"
 
 
+class Recorded(StrEnum):
+    last = "last"
+    steps = "steps"
+
+
+class OnError(StrEnum):
+    row = "row"
+    stop = "stop"
+
+
 def rescore(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Trajectory files.", show_default=False)],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Trajectory files, folders.", show_default=False)],
     rubric: Annotated[
         str,
         typer.Option(
@@ -36,7 +56,9 @@ def rescore(
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="OUT.jsonl", help="Where the rows go.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(metavar="OUT.jsonl", help="Where the rows go.", show_default=False)
+    ] = None,
     format: Annotated[
         str | None, typer.Option(metavar="NAME", help="The files' format; by default their content tells.")
     ] = None,
@@ -47,115 +69,167 @@ def rescore(
             help="Classes to make actions and observations of; by default the rubric gets records.",
         ),
     ] = None,
-    concurrency: Annotated[
-        int, typer.Option(min=1, help="Trajectories in progress at once, for a rubric with async nodes.")
-    ] = 32,
     assume_end: Annotated[
         AssumedEnd | None, typer.Option(help="Score trajectories that do not say how they ended, as ended like this.")
     ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Only trajectories like this, such as 'reward < 0.5 and end == \"terminated\"'. Names: id, source, "
+            "reward, end, steps, group, task, metadata.",
+        ),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many trajectories.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be asked and what it would cost; ask nothing.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with OUT: rows that are there stay.")] = False,
+    only_failed: Annotated[
+        bool, typer.Option("--only-failed", help="Go on with OUT: make only the rows again that failed.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+    concurrency: Annotated[
+        int, typer.Option(min=1, help="Trajectories in progress at once, for a rubric with async nodes.")
+    ] = 32,
+    budget_usd: Annotated[
+        float | None, typer.Option(min=0.0, metavar="DOLLARS", help="What the judges may spend in this run.")
+    ] = None,
+    price: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROMPT,REPLY", help="Dollars a million tokens, for models whose price litellm does not know."
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.jsonl",
+            help="Where verdicts are kept, so that nothing is asked twice; 'none' keeps nothing. "
+            "[default: OUT.verdicts.jsonl]",
+            show_default=False,
+        ),
+    ] = None,
+    ask_again: Annotated[bool, typer.Option("--ask-again", help="Ask models also what the store holds.")] = False,
+    record: Annotated[
+        Recorded | None,
+        typer.Option(
+            help="Which steps' evaluations a row holds. [default: steps for a rubric with async nodes, else last]",
+            show_default=False,
+        ),
+    ] = None,
+    on_error: Annotated[
+        OnError, typer.Option(help="What a rubric that raises does: make a row that says so, or stop the run.")
+    ] = OnError.row,
     show: Annotated[
         str, typer.Option(metavar="ID", help="The trajectory whose tree is printed: an id, 'first' or 'none'.")
     ] = "first",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
 ) -> None:
     """Score recorded trajectories again under a rubric.
 
-    One row a trajectory is written to OUT as it is done, with the recorded reward beside the new one.
+    One row a trajectory is written to OUT as it is done, with the recorded reward beside the new one. Ctrl-C finishes
+    what is in progress; --resume goes on, also after a crash.
 
-    Exit code 1: the rubric raised on some of them. Exit code 2: something could not be read or loaded; every other
-    row is written all the same.
+    Exit code 1: the rubric raised on some of them. 2: something could not be read, loaded or written; every other row
+    is written all the same. 3: the budget is used up. 130: interrupted.
     """
     try:
         tree = load_rubric(rubric)
         classes = load_types(types) if types else None
-        rescoring.refuse_live_state(tree)
-        trajectories = formats.read(files, format)
-    except (LoadError, rescoring.LiveStateError, formats.FormatError) as error:
-        raise _refused(str(error)) from None
-    _check_output(out, [*files, Path(rubric.rpartition(":")[0] or rubric)], overwrite)
-    try:
-        file = out.open("wb" if overwrite else "xb")
-    except OSError as error:
-        raise _refused(f"{out}: cannot be written: {error.strerror or error}") from None
-
-    end: rescoring.AssumedEnd | None = assume_end.value if assume_end else None
-    rows = rescoring.rescore(trajectories, tree, concurrency=concurrency, assume_end=end, types=classes)
-    summary, shown = Summary(), None
+    except LoadError as error:
+        raise refused(str(error)) from None
+    chosen: dict[str, Any] = {
+        "format": format,
+        "types": classes,
+        "where": where,
+        "limit": limit,
+        "assume_end": assume_end and assume_end.value,
+        "price": _price(price),
+    }
+    if dry_run:
+        kept = _store(store, out)
+        _plan(files, tree, None if kept is None or not kept.exists() else kept, chosen)
+        return
+    if out is None:
+        raise refused("say where the rows go: --out OUT.jsonl (or --dry-run, to see what there is to do)")
+    _never_an_input(out, [*files, Path(rubric.rpartition(":")[0] or rubric)])
+    shown = _Shown(show)
     problems = _Problems()
-    written = 0
-    try:
-        with file:
-            for row in _with_progress(rows, summary):
-                row, line = _line(row)
-                file.write(line)
-                file.flush()
-                written += 1
-                summary.add(row)
-                problems.add(row)
-                if shown is None and (row.id == show or (show == "first" and row.status == "scored")):
-                    shown = row
-    except KeyboardInterrupt:
-        problems.report(out)
-        _complain(f"interrupted; the first {written} rows are in {out}")
-        raise typer.Exit(INTERRUPTED) from None
-    except OSError as error:
-        problems.report(out)
-        raise _refused(f"{out}: cannot be written after row {written}: {error.strerror or error}") from None
+
+    def note(row: Row) -> None:
+        meter.add(row)
+        shown.add(row)
+        problems.add(row)
+
+    with stopping() as stop, Meter(rows_in(files, limit) if where is None else None) as meter:
+        try:
+            finished = rescore_files(
+                files,
+                tree,
+                out,
+                resume=resume,
+                only_failed=only_failed,
+                overwrite=overwrite,
+                concurrency=concurrency,
+                budget_usd=budget_usd,
+                store=_store(store, out),
+                ask_again=ask_again,
+                record=record.value if record else None,
+                on_error=on_error.value,
+                stop=stop,
+                on_row=note,
+                on_begin=meter.begin,
+                **chosen,
+            )
+        except KeyboardInterrupt:
+            meter.__exit__()
+            complain(f"ended at once; the rows so far are in {out}, and --resume goes on")
+            raise typer.Exit(INTERRUPTED) from None
+        except (OutputError, ConditionError, formats.FormatError, ValueError) as error:
+            problems.report(out)
+            written = f" ({meter.rows} rows are in {out})" if meter.rows else ""
+            raise refused(f"{error}{written}") from None
     problems.report(out)
-    _print(summary, shown, show)
-    raise typer.Exit(problems.exit_code)
+    _print(finished, shown, out)
+    raise typer.Exit(_exit_code(finished, problems))
 
 
-def _line(row: Row) -> tuple[Row, bytes]:
-    """A row and its line. A node's metadata can hold what nothing can write, such as a list that holds itself."""
+def _price(price: str | None) -> tuple[float, float] | None:
+    if price is None:
+        return None
     try:
-        return row, row.to_json()
-    except Exception as error:
-        reason = f"the result cannot be written as JSON: {type(error).__name__}: {error}"
-        row = replace(row, status="error", reward=None, reason=reason, evaluation=None, step_rewards=None)
-        return row, row.to_json()
+        prompt, reply = map(float, price.split(","))
+    except ValueError:
+        raise refused(f"--price is two numbers, such as 0.25,2.0, not {price!r}") from None
+    return prompt, reply
 
 
-def _refused(message: str) -> typer.Exit:
-    _complain(message)
-    return typer.Exit(BAD_INPUT)
+def _store(store: str | None, out: Path | None) -> Path | None:
+    if store == "none" or (store is None and out is None):
+        return None
+    if store is not None:
+        return Path(store)
+    assert out is not None
+    return out.with_name(f"{out.name.removesuffix('.jsonl')}.verdicts.jsonl")
 
 
-def _complain(message: str) -> None:
-    typer.echo(f"rubrics: {_printable(message)}", err=True)
-
-
-def _printable(text: str) -> str:
-    """Text from a trajectory as it may be shown: a terminal obeys control characters."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-
-
-def _check_output(out: Path, sources: Iterable[Path], overwrite: bool) -> None:
-    if not out.exists():
-        return
+def _never_an_input(out: Path, sources: Iterable[Path]) -> None:
     for source in sources:
-        if source.exists() and out.samefile(source):
-            raise _refused(f"{out} is one of the inputs; recordings and rubrics are never overwritten")
-    if not overwrite:
-        raise _refused(f"{out} exists; choose another file, or give --overwrite")
+        if out.exists() and source.exists() and out.samefile(source):
+            raise refused(f"{out} is one of the inputs; recordings and rubrics are never overwritten")
 
 
-def _with_progress(rows: Iterable[Row], summary: Summary) -> Iterator[Row]:
-    """The rows, with a line on the terminal that says how far the run is."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield from rows
-        return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.completed} trajectories, {task.fields[failed]} failed"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=None, failed=0)
-        for row in rows:
-            yield row
-            progress.update(task, advance=1, failed=summary.statuses["error"] + summary.statuses["unreadable"])
+class _Shown:
+    """The row whose tree is printed."""
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted
+        self.row: Row | None = None
+
+    def add(self, row: Row) -> None:
+        first = self.wanted == "first" and row.status == "scored"
+        if self.row is None and (row.id == self.wanted or first):
+            self.row = row
 
 
 class _Problems:
@@ -174,26 +248,92 @@ class _Problems:
         if len(messages) < _SHOWN:
             messages.append(f"{row.id}: {row.reason}" if row.status == "error" else f"{row.reason}")
 
-    @property
-    def exit_code(self) -> int:
-        return BAD_INPUT if self.counts["unreadable"] else RUBRIC_RAISED if self.counts["error"] else 0
-
     def report(self, out: Path) -> None:
         for status, messages in (("error", self.raised), ("unreadable", self.unreadable)):
             for message in messages:
-                _complain(message)
+                complain(message)
             if (more := self.counts[status] - len(messages)) > 0:
-                _complain(f"and {more} more like this: the rows in {out} with the status {status!r}")
+                complain(f"and {more} more like this: the rows in {out} with the status {status!r}")
 
 
-def _print(summary: Summary, shown: Row | None, wanted: str) -> None:
+def _exit_code(finished: Finished, problems: _Problems) -> int:
+    if finished.stopped == "interrupted":
+        return INTERRUPTED
+    if finished.stopped == "budget":
+        return OUT_OF_BUDGET
+    if problems.counts["unreadable"]:
+        return BAD_INPUT
+    return RUBRIC_RAISED if problems.counts["error"] else 0
+
+
+def _print(finished: Finished, shown: _Shown, out: Path) -> None:
     console = Console(highlight=False)
-    if shown is not None and shown.evaluation is not None:
-        console.print(Text(_printable(f"{shown.id}: reward {shown.reward}, recorded {shown.recorded_reward}")))
-        console.print(shown.evaluation.tree())
+    row = shown.row
+    if row is not None and row.evaluation is not None:
+        console.print(Text(printable(f"{row.id}: reward {row.reward}, recorded {row.recorded_reward}")))
+        console.print(row.evaluation.tree())
         console.print()
-    elif wanted not in ("first", "none"):
-        _complain(f"no tree to show: {shown.reason}" if shown else f"no trajectory has the id {wanted!r}")
+    elif shown.wanted not in ("first", "none"):
+        complain(f"no tree to show: {row.reason}" if row else f"no trajectory has the id {shown.wanted!r}")
+    summary = finished.summary
     if summary.components:
         console.print(summary.table())
     console.print(Text(summary.describe()))
+    if finished.kept:
+        console.print(Text(f"{finished.kept} rows were there already, {finished.written} are new"))
+    if summary.cost:
+        console.print(Text(f"cost: ${summary.cost:.4f}"))
+    if finished.aside is not None:
+        complain(f"the rows of the rubric before are in {finished.aside}")
+    if finished.others:
+        complain(f"{finished.others} rows in {out} are of trajectories that are not in the input; they stay")
+    why = {
+        "interrupted": "interrupted",
+        "budget": "the budget is used up",
+        "error": f"stopped at the first error: {finished.row.id if finished.row else None}",
+    }
+    if finished.stopped is not None:
+        rows = finished.kept + finished.written
+        complain(f"{why[finished.stopped]}; {rows} rows are in {out}, and --resume goes on")
+
+
+def _plan(files: list[Path], tree: Any, store: Path | None, chosen: dict[str, Any]) -> None:
+    limit = chosen["limit"]
+    with Meter(rows_in(files, limit) if chosen["where"] is None else None) as meter:
+        try:
+            found = plan_files(files, tree, store=store, on_row=meter.add, **chosen)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except (ConditionError, formats.FormatError) as error:
+            raise refused(str(error)) from None
+    for reason in found.reasons:
+        complain(reason)
+    _print_plan(found)
+    if found.trajectories["unreadable"]:
+        raise typer.Exit(BAD_INPUT)
+    raise typer.Exit(RUBRIC_RAISED if found.trajectories["error"] else 0)
+
+
+def _print_plan(found: DryRun) -> None:
+    console = Console(highlight=False)
+    counts = ", ".join(f"{number} {status}" for status, number in sorted(found.trajectories.items()))
+    total = found.trajectories.total()
+    console.print(Text(f"{total} trajectories ({counts or 'none'}), {found.steps} steps, {found.nodes} nodes"))
+    if found.judges is None:
+        console.print("no judges: nothing would be asked of a model")
+        return
+    table = Table(title="What models would be asked", title_justify="left")
+    table.add_column("model", overflow="fold")
+    for name in ("calls", "in the store", "repeated", "prompt tokens", "reply tokens", "cost, about", "cost, at most"):
+        table.add_column(name, justify="right")
+    models = dict(sorted(found.judges.models.items()))
+    for model, planned in [*models.items(), *([("total", found.judges.total)] if len(models) > 1 else [])]:
+        table.add_row(
+            Text(model),
+            *(f"{number:,}" for number in (planned.calls, planned.stored, planned.repeated, planned.prompt_tokens)),
+            f"{planned.completion_tokens:,} – {planned.most_completion_tokens:,}",
+            *("unknown" if cost is None else f"${cost:.4f}" for cost in (planned.cost, planned.most_cost)),
+        )
+    console.print(table)
+    if found.judges.total.cost is None:
+        console.print("the price of a model is unknown to litellm: give --price PROMPT,REPLY")

@@ -48,6 +48,7 @@ class Run:
         open: whether calls of nodes are nested in this run; False once it is over.
         over: whether it has ended; code that it left behind then remembers nothing.
         last: outcomes by node index.
+        spent: what was spent where nothing is recorded.
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class Run:
         "record",
         "recording",
         "records",
+        "spent",
         "threads",
     )
 
@@ -80,6 +82,7 @@ class Run:
         self.record: Evaluation | None = None
         self.again = False
         self.over = False
+        self.spent: list[Usage] = []
         self.lock = Lock() if threads or (plan.threaded and plan.remembers) else None
 
     def close(self) -> None:
@@ -197,7 +200,11 @@ def of_this_run(key: Hashable, make: Callable[[], T]) -> T:
 
 
 def add_usage(usage: Usage) -> None:
-    """Add what a model call cost to the record of the node that is running (ignored where nothing is recorded)."""
+    """Add what a model call cost to the record of the node that is running, or where there is none to its episode."""
     frame = FRAME.get()
-    if frame is not None and frame.record is not None:
+    if frame is None:
+        return
+    if frame.record is not None:
         frame.record.own_usage = frame.record.own_usage + usage
+    else:
+        frame.run.spent.append(usage)

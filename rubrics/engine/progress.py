@@ -14,7 +14,7 @@ from rubrics.engine.loop import block, uncontained
 from rubrics.engine.quick import Step as QuickStep, quick_step
 from rubrics.engine.replay import shares
 from rubrics.engine.turn import Turn
-from rubrics.evaluation import Evaluation
+from rubrics.evaluation import Evaluation, Usage
 from rubrics.score import EpisodeError, EpisodeOverError, Outcome, Score, Unscored, is_pending, public
 from rubrics.trajectory import End, Reduction, read_end
 
@@ -49,6 +49,7 @@ class Progress:
         "_run",
         "_shares",
         "_snapshot",
+        "_spent",
         "_turn",
         "_unpaid",
         "evaluations",
@@ -96,6 +97,7 @@ class Progress:
         self._rewards: StepRewards | None = None
         self._shares: dict[int, float] = {}
         self._unpaid: set[int] = set()
+        self._spent: list[Usage] = []
 
     def _step_carefully(self, action: Any, observation: Any) -> float | Score | None:
         plan = self._rubric._compiled()
@@ -196,6 +198,7 @@ class Progress:
                     self._rubric._set(_call=None)  # to be asked for again
             return run, self._frame
         run = Run(plan, self, recording, threads)  # type: ignore[arg-type]  # every Progress is an Episode
+        run.spent = self._spent
         frame = Frame(run)
         if not (plan.nests or plan.threaded or recording or threads):
             self._run, self._frame = run, frame
@@ -283,7 +286,7 @@ class Progress:
     def _ending_again(self, plan: Plan, ending: End, threads: bool) -> Iterator[tuple[Run, Any, Any]]:
         """The last pair once more, now that the episode ends with it; if that fails, the episode goes on as it was."""
         run = Run(plan, self, recording=self._record or self._records_end(plan), threads=threads)  # type: ignore[arg-type]
-        run.ending, run.again = ending, True
+        run.ending, run.again, run.spent = ending, True, self._spent
         if self._memo:  # what the last step assessed is not assessed again; what was pending is
             run.memo = {key: entry for key, entry in self._memo.items() if _settled(entry)}
         self._journal.inside = True

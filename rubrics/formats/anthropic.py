@@ -126,5 +126,14 @@ def _trajectory(record: Parsed, source: Source) -> Trajectory:
     end = labelled_end(data, stop)
     chat = messages_of_anthropic(request.get("system"), messages)
     initial, steps = steps_from_chat(chat, done=end == "terminated")
-    place = str(response.get("id") or f"{source.stem}/{record.line}")
-    return labelled(data, place, initial=initial, steps=steps, end=end, read=_READ, about={"stop_reason": stop})
+    return labelled(
+        data,
+        source,
+        record.line,
+        id=response.get("id"),
+        initial=initial,
+        steps=steps,
+        end=end,
+        read=_READ,
+        about={"stop_reason": stop},
+    )

@@ -155,7 +155,8 @@ class _Repaired:
         self._observation(step, place)
         for name in step:
             if name not in _KNOWN and name not in _MEASURED:
-                self.notes.append(f"{place}.{name}: no field of ATIF; kept as metadata of the step")
+                use = "read as the reward" if name == "reward" else "kept as metadata"
+                self.notes.append(f"{place}.{name}: no field of ATIF; {use} of the step")
         return step
 
     def _call(self, given: Any, place: str) -> dict[str, Any]:

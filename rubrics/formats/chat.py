@@ -60,7 +60,7 @@ def conversations(records: Iterable[Parsed | FormatProblem]) -> Iterator[Parsed 
     not_finite: list[str] = []
     line = 0
     for record in records:
-        if isinstance(record, Parsed) and is_message(record.value) and "messages" not in record.value:
+        if isinstance(record, Parsed) and _is_bare(record.value):
             line = line or record.line
             not_finite += [f"messages.{len(said)}.{place}" for place in record.not_finite]
             said.append(record.value)
@@ -68,6 +68,11 @@ def conversations(records: Iterable[Parsed | FormatProblem]) -> Iterator[Parsed 
             yield record
     if said:
         yield Parsed(line, {"messages": said}, not_finite)
+
+
+def _is_bare(record: Any) -> bool:
+    """Whether a record is a message, and not a conversation or an answer of Anthropic's API, which have roles too."""
+    return is_message(record) and "messages" not in record and record.get("type") != "message"
 
 
 def chat_observation(messages: Sequence[Mapping[str, Any]], *, done: bool = False) -> Record:

@@ -6,7 +6,7 @@ The steps are those of `rubrics.formats.chat`. Everything else is what people pu
     end         `end` ("terminated", "truncated", "error", "abandoned"), else a boolean `terminated`, `finished`,
                 `truncated` or `done`; else the `finish_reason` of `choices`, or one beside the messages
     task        `task` if it is an object, else columns such as question, answer, ground_truth
-    id, group   `id` (or `custom_id`); `group`, `group_id` or `task_id`; `trial`
+    id, group   `id` (or `custom_id`); `group`, `group_id`, `task_id` or `instance_id`; `trial`
     metadata    all other columns, which no rubric sees
 
 `choices`, of the answer to the messages, are the last message; of several only the first is read. A file whose records
@@ -52,5 +52,4 @@ def _trajectory(record: Parsed, source: Source) -> Trajectory:
         messages, finish = [*messages, choices[0]["message"]], choices[0].get("finish_reason")
     end = labelled_end(data, finish)
     initial, steps = steps_from_chat(messages, done=end == "terminated")
-    place = f"{source.stem}/{record.line}"
-    return labelled(data, place, initial=initial, steps=steps, end=end, read=_READ)
+    return labelled(data, source, record.line, initial=initial, steps=steps, end=end, read=_READ)

@@ -55,6 +55,7 @@ def _trajectory(record: Parsed, source: Source) -> Trajectory:
     end = labelled_end(data, None) or end_of_response(response)
     given = request if isinstance(request, dict) else data
     initial, steps = steps_of_response(given, response, done=end == "terminated")
-    place = str(response.get("id") or f"{source.stem}/{record.line}")
     about = {} if response is data else {name: value for name, value in response.items() if name not in _READ}
-    return labelled(data, place, initial=initial, steps=steps, end=end, read=_READ, about=about)
+    return labelled(
+        data, source, record.line, id=response.get("id"), initial=initial, steps=steps, end=end, read=_READ, about=about
+    )

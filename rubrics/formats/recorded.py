@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from rubrics.formats.parsing import FormatError, number, numbers
+from rubrics.formats.source import Source
 from rubrics.trajectory import End, Record, Step, Trajectory, read_end, wrap
 
 _FINISHED: dict[str, End] = {
@@ -51,7 +52,7 @@ def task_columns(record: Mapping[str, Any], names: tuple[str, ...] = _TASK) -> R
 # --- what people put beside the messages of a conversation ------------------------------------------------------------
 
 _COLUMNS = ("id", "custom_id", "reward", "score", "components", "end", "task")
-_GROUPS = ("group", "group_id", "task_id")
+_GROUPS = ("group", "group_id", "task_id", "instance_id")
 _ENDS = get_args(End)
 
 
@@ -65,8 +66,10 @@ def labelled_end(data: Mapping[str, Any], finish: Any) -> End | None:
 
 def labelled(
     data: Mapping[str, Any],
-    place: str,
+    source: Source,
+    line: int,
     *,
+    id: Any = None,
     initial: Any,
     steps: list[Step],
     end: End | None,
@@ -75,15 +78,19 @@ def labelled(
 ) -> Trajectory:
     """A conversation with the columns that people put beside its messages.
 
-    The id is `id` or `custom_id`, else `place`; the reward `reward`, else `score`; `components` its parts; the task is
-    the object under `task`, else what datasets customarily call theirs; `group`, `group_id` or `task_id` is the group.
-    The other columns, but for those that were `read`, are metadata, as is what there is to say `about` it.
+    The id is `id` or `custom_id`, else the one given, else the name of the file with the group and the trial, or with
+    the line. The reward is `reward`, else `score`, and `components` are its parts; the task is the object under `task`,
+    else what datasets customarily call theirs; `group`, `group_id`, `task_id` or `instance_id` is the group. The other
+    columns, but for those that were `read`, are metadata, as is what there is to say `about` it.
     """
     group = next((data[name] for name in _GROUPS if isinstance(data.get(name), str | int)), None)
+    trial = data.get("trial")
+    place = f"{line}" if group is None or trial is None else f"{group}/{trial}"
+    ids = (data.get("id"), data.get("custom_id"), id, f"{source.stem}/{place}")
     reward = "reward" if data.get("reward") is not None else "score"
     task = data.get("task")
     return Trajectory(
-        id=next((str(data[name]) for name in ("id", "custom_id") if isinstance(data.get(name), str | int)), place),
+        id=next(str(given) for given in ids if isinstance(given, str | int)),
         task=wrap(task) if isinstance(task, dict) else task_columns(data),
         initial=initial,
         steps=steps,

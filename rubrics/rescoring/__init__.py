@@ -7,12 +7,15 @@
 `rubrics rescore` on the command line does the same and writes the rows to a file.
 """
 
+from rubrics.rescoring.content import content_hash
+from rubrics.rescoring.job import Finished, rescore_files
 from rubrics.rescoring.load import LoadError, load_rubric, load_types
+from rubrics.rescoring.output import OutputError
+from rubrics.rescoring.plan import DryRun, plan_files
+from rubrics.rescoring.replay import Method, prepared
 from rubrics.rescoring.rows import Row, read_rows
 from rubrics.rescoring.run import (
     AssumedEnd,
-    LiveStateError,
-    refuse_live_state,
     rescore,
     rescore_async,
     rescore_one,
@@ -20,20 +23,29 @@ from rubrics.rescoring.run import (
 )
 from rubrics.rescoring.summary import Summary
 from rubrics.rescoring.types import Types
+from rubrics.rescoring.where import ConditionError, condition
 
 __all__ = [
     "AssumedEnd",
-    "LiveStateError",
+    "ConditionError",
+    "DryRun",
+    "Finished",
     "LoadError",
+    "Method",
+    "OutputError",
     "Row",
     "Summary",
     "Types",
     "load_rubric",
+    "condition",
+    "content_hash",
     "load_types",
+    "plan_files",
+    "prepared",
     "read_rows",
-    "refuse_live_state",
     "rescore",
     "rescore_async",
+    "rescore_files",
     "rescore_one",
     "rescore_one_async",
 ]

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from rubrics.episode import Episode
-from rubrics.evaluation import NO_USAGE, Usage, evaluation_of
+from rubrics.evaluation import Usage, evaluation_of
+from rubrics.fingerprint import fingerprints
 from rubrics.formats.parsing import FormatProblem
+from rubrics.rescoring.judging import judge_paths
+from rubrics.rescoring.live import keeping_recorded, kept_scores
 from rubrics.rescoring.rows import Row, step_rewards_dict
 from rubrics.rescoring.types import RebuildError, Types
 from rubrics.rubric import Rubric
-from rubrics.score import Outcome, RubricError
+from rubrics.score import Outcome, RubricError, Unscored
 from rubrics.trajectory import End, Step, Trajectory, read_end
 
 FAILURES = (Exception, SystemExit, asyncio.CancelledError)
 """What fails one trajectory and not the run: a leaf may exit, or give up."""
+
+Record = Literal["last", "steps"]
+"""Which steps' Evaluations a row holds: that of the last, or those of all."""
 
 
 def is_cancelled(error: BaseException) -> bool:
@@ -29,8 +37,54 @@ class ReplayError(RubricError, ValueError):
     """A recording that contradicts itself: it goes on after an observation that ended the episode."""
 
 
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How trajectories are scored again; the same for all of a run.
+
+    Attributes:
+        rubric: the tree.
+        assume_end: how trajectories ended that do not say so; None leaves them unfinished.
+        types: classes to make actions and observations of.
+        record: which steps' Evaluations a row holds.
+        fingerprint: of the tree.
+        judges: fingerprints of its judges, by path.
+        live: paths of nodes whose recorded scores are kept.
+    """
+
+    rubric: Rubric
+    assume_end: End | None = None
+    types: Types = field(default_factory=Types)
+    record: Record = "last"
+    fingerprint: str = ""
+    judges: dict[str, str] | None = None
+    live: tuple[str, ...] = ()
+
+
+@contextmanager
+def prepared(
+    rubric: Rubric, assume_end: End | None = None, types: Types | None = None, record: Record | None = None
+) -> Iterator[Method]:
+    """How trajectories are to be scored again. Nodes that need the live environment are replaced while the block runs.
+
+    Args:
+        rubric, assume_end, types: see `Method`.
+        record: None is `"steps"` for a tree with async nodes, whose verdicts are worth keeping, else `"last"`.
+    """
+    if record not in (None, "last", "steps"):
+        raise ValueError(f"record is 'last' or 'steps', not {record!r}")
+    prints = fingerprints(rubric)
+    judges = {path: prints[path] for path in judge_paths(rubric)} or None
+    chosen: Record = record or ("steps" if rubric.is_async_tree else "last")
+    with keeping_recorded(rubric) as (tree, live):
+        yield Method(tree, assume_end, types or Types(), chosen, prints[""], judges, tuple(live))
+
+
 class Replay:
     """A trajectory, and the row that it becomes.
+
+    Args:
+        trajectory, method: what is scored again, and how.
+        content: the trajectory's content hash.
 
     Attributes:
         row: complete where there is nothing to score.
@@ -39,16 +93,19 @@ class Replay:
         end: how the episode ends, unless an observation says so.
     """
 
-    def __init__(
-        self, trajectory: Trajectory | FormatProblem, rubric: Rubric, assume_end: End | None, types: Types | None
-    ) -> None:
+    def __init__(self, trajectory: Trajectory | FormatProblem, method: Method, content: str) -> None:
         self.episode: Episode | None = None
         self.steps: list[Step] = []
         self.end: End | None = None
+        self._reason: str | None = None
+        self._spent: Usage | None = None
+        self._records = method.record == "steps"
+        stamp: dict[str, Any] = {"content": content, "rubric": method.fingerprint}
         if isinstance(trajectory, FormatProblem):
             place = {"path": trajectory.path, "line": trajectory.line}
-            self.row = Row(None, "unreadable", reason=str(trajectory), source=place)
+            self.row = Row(None, "unreadable", reason=str(trajectory), source=place, **stamp)
             return
+        metadata = trajectory.metadata
         self.row = Row(
             trajectory.id,
             "unscored",
@@ -56,10 +113,16 @@ class Replay:
             end=trajectory.end,
             steps=len(trajectory.steps),
             source=trajectory.source,
+            group=metadata.get("group"),
+            components=metadata.get("components") or None,
+            judges=method.judges,
+            kept=list(method.live) or None,
+            **stamp,
         )
+        rubric = method.rubric
         try:
-            initial, self.steps = (types or Types()).of(trajectory)
-            self.row.end = self.end = end_of(trajectory, self.steps) or assume_end
+            initial, self.steps = method.types.of(trajectory)
+            self.row.end = self.end = end_of(trajectory, self.steps) or method.assume_end
         except Exception as error:
             self.fail(error)
             return
@@ -71,26 +134,87 @@ class Replay:
         elif not self.steps:
             self.row.reason = "the trajectory has no steps"
         else:
-            self.episode = rubric.episode(
-                task=trajectory.task, initial=initial, record=True, reduction=trajectory.reduction
-            )
+            # What async nodes cost is in their records; of others only the last is worth its time.
+            record = self._records or rubric.is_async_tree
+            self.episode = rubric.episode(trajectory.task, initial, record, reduction=trajectory.reduction)
+            if method.live:
+                kept_scores[self.episode] = trajectory
 
-    def finish(self) -> None:
-        """Complete the row out of the episode, which is over."""
-        assert self.episode is not None
-        rewards = self.episode.rewards()
+    def play(self) -> None:
+        """Take the steps and complete the row; on a tree with async nodes this thread waits.
+
+        Raises:
+            Exception: whatever the tree raises; `fail` is to be told.
+        """
+        episode = self.episode
+        if episode is None:
+            return
+        last = self._last_paid()
+        for index, step in enumerate(self.steps):
+            if is_unpaid(step):
+                episode.step_unpaid(step.action, step.observation)
+                continue
+            if index == last:
+                episode.record_from_here()
+            try:
+                reward = episode.step(step.action, step.observation)
+            except FAILURES as error:
+                self._look_again(error, episode, step)
+                raise
+            if reward is None:
+                self._unscored(index, episode)
+        if not episode.over and episode.end(self.end) is None:
+            self._unscored(len(self.steps) - 1, episode)
+        self._finish(episode)
+
+    async def play_async(self) -> None:
+        """Like `play`, in async code."""
+        episode = self.episode
+        if episode is None:
+            return
+        for index, step in enumerate(self.steps):
+            if is_unpaid(step):
+                await episode.astep_unpaid(step.action, step.observation)
+            elif await episode.astep(step.action, step.observation) is None:
+                self._unscored(index, episode)
+        if not episode.over and await episode.aend(self.end) is None:
+            self._unscored(len(self.steps) - 1, episode)
+        self._finish(episode)
+
+    def _look_again(self, error: BaseException, episode: Episode, step: Step) -> None:
+        """Take a step that failed and was not recorded once more, for its record alone."""
+        if evaluation_of(error) is not None:
+            return
+        self._spent = episode.usage
+        episode.record_from_here()
+        try:
+            episode.step(step.action, step.observation)
+        except FAILURES as again:
+            self.row.evaluation = evaluation_of(again)
+
+    def _last_paid(self) -> int:
+        """The step to record where only one is: the last that is judged."""
+        return max((index for index, step in enumerate(self.steps) if not is_unpaid(step)), default=-1)
+
+    def _unscored(self, index: int, episode: Episode) -> None:
+        root = episode.last_outcomes().get("")
+        why = root.reason if isinstance(root, Unscored) else None
+        self._reason = f"step {index + 1} of {self.row.steps} is unscored: {why or 'no reason given'}"
+
+    def _finish(self, episode: Episode) -> None:
         row = self.row
-        row.evaluation = self.episode.final
+        rewards = episode.rewards()
+        row.evaluation = episode.final
+        if self._records:
+            records = iter(episode.evaluations)
+            row.evaluations = [None if is_unpaid(step) else next(records, None) for step in self.steps]
         row.step_rewards = step_rewards_dict(rewards)
-        self._bill(self._usage())
+        self._bill(episode.usage)
         row.reward = rewards.total
         if rewards.total is not None:
             row.status = "scored"
-            return
-        judged = [number for number, step in enumerate(self.steps, start=1) if not _is_unpaid(step)]
-        for number, evaluation in zip(judged, self.episode.evaluations, strict=False):
-            if evaluation.score is None:
-                row.reason = f"step {number} of {row.steps} is unscored: {evaluation.reason or 'no reason given'}"
+        else:
+            row.reason = self._reason
 
     def fail(self, error: BaseException) -> None:
         """Complete the row out of what the rubric, or the replay, raised."""
@@ -98,17 +222,14 @@ class Replay:
         row.status, row.reward, row.step_rewards = "error", None, None
         where = ""
         if self.episode is not None:
-            row.evaluation = evaluation_of(error)
-            spent = self._usage()
-            self._bill(spent + row.evaluation.usage if row.evaluation else spent)
+            spent = self.episode.usage if self._spent is None else self._spent
+            if (record := evaluation_of(error)) is not None:
+                row.evaluation, spent = record, spent + record.usage
+            self._bill(spent)
             where = f"step {min(self.episode.steps + 1, row.steps)} of {row.steps}: "
         own = isinstance(error, ReplayError | RebuildError)
         message = str(error) if own else f"{type(error).__name__}: {error}"
         row.reason = where + "; ".join([message, *getattr(error, "__notes__", ())])
-
-    def _usage(self) -> Usage:
-        assert self.episode is not None
-        return sum((evaluation.usage for evaluation in self.episode.evaluations), NO_USAGE)
 
     def _bill(self, usage: Usage) -> None:
         self.row.usage = asdict(usage) if usage else None
@@ -129,7 +250,8 @@ def end_of(trajectory: Trajectory, steps: Sequence[Step]) -> End | None:
     return trajectory.end or (read_end(steps[-1].observation) if steps else None)
 
 
-def _is_unpaid(step: Step) -> bool:
+def is_unpaid(step: Step) -> bool:
+    """Whether a step was recorded as not to be judged."""
     return bool(step.metadata) and step.metadata.get("unpaid") is True
 
 
@@ -145,7 +267,7 @@ def take(episode: Episode, steps: Sequence[Step], end: End | None, seen: Seen | 
         seen: where the outcomes of each step are to go.
     """
     for step in steps:
-        if _is_unpaid(step):
+        if is_unpaid(step):
             episode.step_unpaid(step.action, step.observation)
         else:
             episode.step(step.action, step.observation)
@@ -162,7 +284,7 @@ async def take_async(
 ) -> None:
     """Like `take`, in async code; `threads` as in `Episode.astep`."""
     for step in steps:
-        if _is_unpaid(step):
+        if is_unpaid(step):
             await episode.astep_unpaid(step.action, step.observation, threads=threads)
         else:
             await episode.astep(step.action, step.observation, threads=threads)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import orjson
 
 from rubrics.evaluation import Evaluation
-from rubrics.formats.parsing import finite, json_line
+from rubrics.formats.parsing import FormatError, finite, json_line
 from rubrics.trajectory import End, jsonable
 
 if TYPE_CHECKING:
@@ -69,14 +70,20 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values. What nodes put into their metadata is written as well as JSON can; NaN and ±inf are None."""
-        data = {field.name: getattr(self, field.name) for field in fields(self)}
+        return finite(jsonable(self._data(), _as_well_as_json_can), [])  # type: ignore[no-any-return]
+
+    def _data(self) -> dict[str, Any]:
+        data = {name: getattr(self, name) for name in _FIELDS}
         data["evaluation"] = self.evaluation and self.evaluation.to_dict()
         data["evaluations"] = self.evaluations and [each and each.to_dict() for each in self.evaluations]
-        return finite(jsonable(data, _as_well_as_json_can), [])  # type: ignore[no-any-return]
+        return data
 
     def to_json(self) -> bytes:
         """One line of JSONL."""
-        return json_line(self.to_dict())
+        try:  # several times as fast; what is not finite is null there, too
+            return orjson.dumps(self._data(), _as_well_as_json_can, orjson.OPT_APPEND_NEWLINE)
+        except TypeError:  # numbers of more than 64 bits, half surrogate pairs, keys that are no text
+            return json_line(self.to_dict())
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Row:
@@ -87,6 +94,9 @@ class Row:
             "evaluations": [each and Evaluation.from_dict(each) for each in evaluations] if evaluations else None,
         }
         return cls(**{**data, **records})
+
+
+_FIELDS = [field.name for field in fields(Row)]
 
 
 def _as_well_as_json_can(value: Any) -> Any:
@@ -112,7 +122,30 @@ def step_rewards_dict(rewards: StepRewards) -> dict[str, Any]:
 
 
 def read_rows(path: str | Path) -> Iterator[Row]:
-    """The rows of a file that a run wrote, as a stream."""
+    """The rows of a file that a run wrote, as a stream.
+
+    Raises:
+        FormatError: a line is no row; it names file and line.
+    """
     with Path(path).open("rb") as file:
-        for line in file:
-            yield Row.from_dict(json.loads(line))
+        for number, line in enumerate(file, start=1):
+            yield Row.from_dict(row_data(line, path, number))
+
+
+def row_data(line: bytes, path: str | Path, number: int) -> dict[str, Any]:
+    """A line of a file that a run wrote, as JSON values.
+
+    Raises:
+        FormatError: it is no row.
+    """
+    try:
+        data = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        torn = "" if line.endswith(b"\n") else "; the file ends in the middle of this line: go on with --resume"
+        raise FormatError(f"{path}:{number}: not JSON: {error}{torn}", number) from None
+    if not isinstance(data, dict) or not data.keys() >= {"id", "status", "reward"} or data["status"] not in _STATUSES:
+        raise FormatError(f"{path}:{number}: no row of a rescoring run", number)
+    return data
+
+
+_STATUSES = get_args(Status)

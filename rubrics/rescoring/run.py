@@ -7,24 +7,22 @@ where the recording says so, and never a recorded reward. A trajectory that cann
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
 from typing import Literal
 
 from rubrics.formats.parsing import FormatProblem
-from rubrics.rescoring.replay import FAILURES, Replay, is_cancelled, take, take_async
+from rubrics.rescoring.content import content_hash
+from rubrics.rescoring.replay import FAILURES, Method, Record, Replay, is_cancelled, prepared
 from rubrics.rescoring.rows import Row
 from rubrics.rescoring.types import Types
 from rubrics.rubric import Rubric
-from rubrics.score import RubricError
 from rubrics.trajectory import Trajectory
 
 AssumedEnd = Literal["terminated", "truncated"]
 
-
-class LiveStateError(RubricError, ValueError):
-    """A tree that needs the live environment was asked to score a recording."""
-
+Numbered = tuple[int, Trajectory | FormatProblem, str | None]
+"""A trajectory with its place in the input and its content hash, where that is known."""
 
 _AHEAD = 4  # trajectories read ahead, and rows held back for the sake of order, for each one that is being scored
 
@@ -36,12 +34,14 @@ def rescore(
     concurrency: int = 32,
     assume_end: AssumedEnd | None = None,
     types: Types | None = None,
+    record: Record | None = None,
 ) -> Iterator[Row]:
     """Score recorded trajectories under a rubric, one row each, in order, as a stream.
 
     Nothing that a rubric raises ends the run: the row then has the status `"error"`. A trajectory whose end is told
     neither by the recording nor by its last observation is `"unfinished"` and not scored. One that ended in an error,
-    or was abandoned, is `"unscored"`.
+    or was abandoned, is `"unscored"`. A node that declares `needs_live_state` keeps its recorded score, and is unscored
+    where there is none.
 
     Args:
         trajectories: as `rubrics.formats.read` gives them; a `FormatProblem` becomes a row `"unreadable"`.
@@ -50,20 +50,40 @@ def rescore(
             itself (by overriding `reset`); else one after the other.
         assume_end: how trajectories ended that do not say so; they are then scored.
         types: classes to make actions and observations of; by default the tree gets `Record`s.
+        record: whether rows hold the Evaluation of the `"last"` step only, or of all `"steps"`; by default of all for
+            a tree with async nodes.
 
     Raises:
-        LiveStateError: a node declares `needs_live_state`.
         RuntimeError: the tree has async nodes and an event loop runs in this thread; there, use `rescore_async`.
     """
-    refuse_live_state(rubric)
     if not rubric.is_async_tree:
-        return (rescore_one(trajectory, rubric, assume_end=assume_end, types=types) for trajectory in trajectories)
+        return _one_by_one(trajectories, rubric, assume_end, types, record)
+    refuse_a_running_loop("use rescore_async here")
+    rows = rescore_async(
+        trajectories, rubric, concurrency=concurrency, assume_end=assume_end, types=types, record=record
+    )
+    return on_a_loop_of_its_own(rows)
+
+
+def refuse_a_running_loop(instead: str) -> None:
+    """Raise RuntimeError where an event loop runs in this thread, which cannot wait for another."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        rows = rescore_async(trajectories, rubric, concurrency=concurrency, assume_end=assume_end, types=types)
-        return _on_a_loop_of_its_own(rows)
-    raise RuntimeError("the rubric has async nodes and an event loop runs in this thread; use rescore_async here")
+        return
+    raise RuntimeError(f"the rubric has async nodes and an event loop runs in this thread; {instead}")
+
+
+def _one_by_one(
+    trajectories: Iterable[Trajectory | FormatProblem],
+    rubric: Rubric,
+    assume_end: AssumedEnd | None,
+    types: Types | None,
+    record: Record | None,
+) -> Iterator[Row]:
+    with prepared(rubric, assume_end, types, record) as method:
+        for trajectory in trajectories:
+            yield row_of(trajectory, method)
 
 
 async def rescore_async(
@@ -73,41 +93,65 @@ async def rescore_async(
     concurrency: int = 32,
     assume_end: AssumedEnd | None = None,
     types: Types | None = None,
+    record: Record | None = None,
 ) -> AsyncGenerator[Row, None]:
     """Like `rescore`, in async code. Closed early, it cancels and awaits what is in progress."""
-    refuse_live_state(rubric)
+    waiting: dict[int, Row] = {}
+    following = 0
+    with prepared(rubric, assume_end, types, record) as method:
+        numbered = ((number, trajectory, None) for number, trajectory in enumerate(trajectories))
+        async with aclosing(as_completed(numbered, method, concurrency)) as rows:
+            async for position, row in rows:
+                waiting[position] = row
+                while following in waiting:
+                    yield waiting.pop(following)
+                    following += 1
+
+
+async def as_completed(
+    trajectories: Iterable[Numbered],
+    method: Method,
+    concurrency: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> AsyncGenerator[tuple[int, Row], None]:
+    """Rows with their numbers, each as soon as it is done. Closed early, it cancels and awaits what is in progress.
+
+    Args:
+        trajectories: with their numbers, from some first one upwards.
+        method: how they are scored.
+        concurrency: trajectories in progress at once. None is begun that is more than four times as many ahead of the
+            first that is still in progress, so that rows can be put in order within a bounded memory.
+        stopped: asked before a trajectory is begun; once it says so, what is in progress is finished.
+    """
     if concurrency < 1:
         raise ValueError(f"concurrency is at least 1, not {concurrency}")
-    slots = asyncio.Semaphore(1 if rubric.keeps_state else concurrency)
-
-    async def run(trajectory: Trajectory | FormatProblem) -> Row:
-        async with slots:
-            return await rescore_one_async(trajectory, rubric, assume_end=assume_end, types=types)
-
+    at_once = 1 if method.rubric.keeps_state else concurrency
     source = iter(trajectories)
-    tasks: deque[asyncio.Task[Row]] = deque()
+    running: dict[asyncio.Task[Row], int] = {}
+    exhausted = False
+    done: asyncio.Queue[asyncio.Task[Row]] = asyncio.Queue()
     try:
         while True:
-            while len(tasks) < _AHEAD * concurrency and (trajectory := next(source, None)) is not None:
-                tasks.append(asyncio.create_task(run(trajectory)))
-            if not tasks:
+            while not exhausted and len(running) < at_once:
+                if running and max(running.values()) - min(running.values()) >= _AHEAD * concurrency:
+                    break
+                following = None if stopped() else next(source, None)
+                if following is None:
+                    exhausted = True
+                    break
+                number, trajectory, content = following
+                task = asyncio.create_task(row_of_async(trajectory, method, content))
+                task.add_done_callback(done.put_nowait)
+                running[task] = number
+            if not running:
                 return
-            yield await tasks[0]
-            tasks.popleft()
+            finished = await done.get()
+            number = running.pop(finished)
+            yield number, finished.result()
     finally:
-        for task in tasks:
+        for task in running:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def refuse_live_state(rubric: Rubric) -> None:
-    """Raise `LiveStateError` where a node declares that it needs the live environment."""
-    for path, node in [("", rubric), *rubric.named_rubrics()]:
-        if node.needs_live_state:
-            raise LiveStateError(
-                f"{path or 'the root'} ({type(node).__name__}) needs the live environment (needs_live_state), so this "
-                "tree cannot score a recording; leave the node out of the rubric for rescoring"
-            )
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 def rescore_one(
@@ -116,17 +160,11 @@ def rescore_one(
     *,
     assume_end: AssumedEnd | None = None,
     types: Types | None = None,
+    record: Record | None = None,
 ) -> Row:
-    """The row of one trajectory; on a tree with async nodes this thread waits."""
-    replay = Replay(trajectory, rubric, assume_end, types)
-    if replay.episode is not None:
-        try:
-            take(replay.episode, replay.steps, replay.end)
-            replay.finish()
-        except FAILURES as error:
-            replay.fail(error)
-            replay.episode.end("abandoned")
-    return replay.row
+    """The row of one trajectory, as `rescore` makes it; on a tree with async nodes this thread waits."""
+    with prepared(rubric, assume_end, types, record) as method:
+        return row_of(trajectory, method)
 
 
 async def rescore_one_async(
@@ -135,23 +173,44 @@ async def rescore_one_async(
     *,
     assume_end: AssumedEnd | None = None,
     types: Types | None = None,
+    record: Record | None = None,
 ) -> Row:
     """Like `rescore_one`, in async code."""
-    replay = Replay(trajectory, rubric, assume_end, types)
-    if replay.episode is not None:
-        try:
-            await take_async(replay.episode, replay.steps, replay.end)
-            replay.finish()
-        except FAILURES as error:
-            if is_cancelled(error):
+    with prepared(rubric, assume_end, types, record) as method:
+        return await row_of_async(trajectory, method)
+
+
+def row_of(trajectory: Trajectory | FormatProblem, method: Method, content: str | None = None) -> Row:
+    """The row of one trajectory, whose content hash may be known; on a tree with async nodes this thread waits."""
+    replay = Replay(trajectory, method, content or content_hash(trajectory))
+    try:
+        replay.play()
+    except FAILURES as error:
+        replay.fail(error)
+        if replay.episode is not None:
+            replay.episode.end("abandoned")
+    return replay.row
+
+
+async def row_of_async(trajectory: Trajectory | FormatProblem, method: Method, content: str | None = None) -> Row:
+    """Like `row_of`, in async code."""
+    replay = Replay(trajectory, method, content or content_hash(trajectory))
+    try:
+        await replay.play_async()
+    except FAILURES as error:
+        if is_cancelled(error):
+            if replay.episode is not None:
                 replay.episode.abandon()
-                raise
-            replay.fail(error)
+            raise
+        replay.fail(error)
+        if replay.episode is not None:
             await replay.episode.aend("abandoned")
     return replay.row
 
 
-def _on_a_loop_of_its_own(rows: AsyncGenerator[Row, None]) -> Iterator[Row]:
+def on_a_loop_of_its_own(rows: AsyncGenerator[Row, None]) -> Iterator[Row]:
+    """An async stream of rows for plain code."""
+
     async def following() -> Row | None:
         return await anext(rows, None)
 

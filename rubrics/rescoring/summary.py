@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isclose
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rubrics.rescoring.rows import Row
 
@@ -57,27 +57,49 @@ class Summary:
         self.components: dict[str, Component] = {}
         self.rewards = Component("reward")
         self.moved: Counter[str] = Counter()
-        self._recorded = self._new = 0.0
+        self._recorded = self._new = self._cost = 0.0
         for row in rows:
             self.add(row)
 
     def add(self, row: Row) -> None:
         """Count one row."""
-        self.statuses[row.status] += 1
         if row.evaluation is not None:
             for node in row.evaluation.nodes():
-                component = self.components.get(node.path)
-                if component is None:
-                    component = self.components[node.path] = Component(node.kind)
-                component.add(node.status, node.score)
-        if row.reward is None:
+                self._node(node.path, node.kind, node.status, node.score)
+        self._row(row.status, row.reward, row.recorded_reward)
+        self._cost += row.usage["cost"] if row.usage else 0.0
+
+    def add_data(self, data: Mapping[str, Any]) -> None:
+        """Count one row, as the JSON values that it was written as."""
+        below = [data["evaluation"]] if data.get("evaluation") else []
+        while below:
+            node = below.pop()
+            self._node(node["path"], node["kind"], node["status"], node["score"])
+            below += reversed(node["children"])
+        self._row(data["status"], data["reward"], data.get("recorded_reward"))
+        self._cost += data["usage"]["cost"] if data.get("usage") else 0.0
+
+    def _node(self, path: str, kind: str, status: str, score: float | None) -> None:
+        component = self.components.get(path)
+        if component is None:
+            component = self.components[path] = Component(kind)
+        component.add(status, score)
+
+    def _row(self, status: str, reward: float | None, recorded: float | None) -> None:
+        self.statuses[status] += 1
+        if reward is None:
             return
-        self.rewards.add("scored", row.reward)
-        if row.recorded_reward is not None:
-            same = isclose(row.reward, row.recorded_reward, rel_tol=1e-9, abs_tol=1e-12)
-            self.moved["same" if same else "up" if row.reward > row.recorded_reward else "down"] += 1
-            self._recorded += row.recorded_reward
-            self._new += row.reward
+        self.rewards.add("scored", reward)
+        if recorded is not None:
+            same = isclose(reward, recorded, rel_tol=1e-9, abs_tol=1e-12)
+            self.moved["same" if same else "up" if reward > recorded else "down"] += 1
+            self._recorded += recorded
+            self._new += reward
+
+    @property
+    def cost(self) -> float:
+        """US dollars that the model calls cost."""
+        return self._cost
 
     @property
     def recorded_mean(self) -> float | None:

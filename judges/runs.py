@@ -1,0 +1,272 @@
+"""What a run over many trajectories does with the judges of a rubric: one store and one budget for all, or only a plan.
+
+with equipped(tree, store="verdicts.jsonl", budget=Budget(usd=5.0)):
+    …                                   # every judge records there and spends from it
+
+with planned(tree) as plan:
+    …                                   # nothing is sent; every question is counted
+print(plan.total.calls, plan.total.cost)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from judges.asking import Asker
+from judges.clients.protocol import ChatReply, ChatRequest, Price, Token
+from judges.exchange import Exchange, Exchanger
+from judges.limits import Budget, BudgetExceeded, BudgetLike, Reservation
+from judges.store import Store, request_key, store_from
+from judges.verdict import JudgeConfigError
+from rubrics.node import Node
+
+_REASON = 60
+"""Tokens of a written reason, as an estimate: one to three sentences."""
+_VALUE = 10
+"""Tokens of a key with its score."""
+
+
+def askers(rubric: Any) -> list[Asker]:
+    """Those who ask models for the nodes of a tree, or for a group rubric; each once."""
+    found: dict[int, Asker] = {}
+    _search(rubric, found, set())
+    return list(found.values())
+
+
+def judge_paths(rubric: Node) -> list[str]:
+    """The paths of the nodes that ask a model; the root's is `""`."""
+    asking = []
+    for path, node in [("", rubric), *rubric.named_rubrics()]:
+        found: dict[int, Asker] = {}
+        known = {id(child) for child in node.children()}
+        for value in vars(node).values():
+            _search(value, found, set(known))
+        if found:
+            asking.append(path)
+    return asking
+
+
+def _search(value: Any, found: dict[int, Asker], seen: set[int]) -> None:
+    if id(value) in seen or value is None or isinstance(value, str | int | float):
+        return
+    seen.add(id(value))
+    if isinstance(value, Asker):
+        found[id(value)] = value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _search(item, found, seen)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _search(item, found, seen)
+    elif isinstance(value, Node):
+        for item in [*value.children(), *vars(value).values()]:
+            _search(item, found, seen)
+    elif type(value).__module__.partition(".")[0] == "judges" or hasattr(value, "asker"):
+        for item in getattr(value, "__dict__", {}).values():
+            _search(item, found, seen)
+
+
+@contextmanager
+def equipped(
+    rubric: Any,
+    *,
+    store: Store | str | Path | None = None,
+    budget: BudgetLike | None = None,
+    price: Price | None = None,
+) -> Iterator[list[Asker]]:
+    """Give all judges of a tree, or of a group rubric, one store and one budget, for as long as the block runs.
+
+    Args:
+        rubric: the tree.
+        store: where exchanges are kept, for judges that have no store of their own.
+        budget: what they may spend together; budgets of their own hold as well.
+        price: of models of which no price is known.
+    """
+    asking = askers(rubric)
+    before = [asker.exchanger for asker in asking]
+    shared = store_from(store)
+    try:
+        for asker in asking:
+            asker.exchanger = asker.exchanger.within(shared, budget, price)
+        yield asking
+    finally:
+        for asker, exchanger in zip(asking, before, strict=True):
+            asker.exchanger = exchanger
+
+
+class RunBudget(Budget):
+    """The budget of a run, which stops when it is used up.
+
+    Attributes:
+        exhausted: whether a request was refused.
+    """
+
+    exhausted = False
+
+    def reserve(self, tokens: int, usd: float) -> Reservation:
+        """As `Budget.reserve`."""
+        try:
+            return super().reserve(tokens, usd)
+        except BudgetExceeded:
+            self.exhausted = True
+            raise
+
+
+@dataclass(slots=True)
+class Planned:
+    """What is to be asked of one model.
+
+    Attributes:
+        calls: requests that would be sent.
+        stored: requests whose replies are recorded already.
+        repeated: requests that equal an earlier one of the run, so that its reply will do where there is a store.
+        prompt_tokens: of the requests that would be sent, by litellm's tokenizer for the model.
+        completion_tokens: an estimate, see `planned`.
+        most_completion_tokens: what they may take at most.
+        cost, most_cost: US dollars for the estimate and at most; None where no price is known.
+    """
+
+    calls: int = 0
+    stored: int = 0
+    repeated: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    most_completion_tokens: int = 0
+    cost: float | None = 0.0
+    most_cost: float | None = 0.0
+
+
+@dataclass(slots=True)
+class Plan:
+    """What the judges of a tree would ask.
+
+    Attributes:
+        models: by model.
+    """
+
+    models: dict[str, Planned] = field(default_factory=dict)
+    _seen: set[bytes] = field(default_factory=set)
+
+    @property
+    def total(self) -> Planned:
+        """Over all models; the cost is None where that of one is."""
+        whole = Planned()
+        for one in self.models.values():
+            whole.calls += one.calls
+            whole.stored += one.stored
+            whole.repeated += one.repeated
+            whole.prompt_tokens += one.prompt_tokens
+            whole.completion_tokens += one.completion_tokens
+            whole.most_completion_tokens += one.most_completion_tokens
+            whole.cost = None if one.cost is None or whole.cost is None else whole.cost + one.cost
+            whole.most_cost = (
+                None if one.most_cost is None or whole.most_cost is None else whole.most_cost + one.most_cost
+            )
+        return whole
+
+    async def note(self, exchanger: Exchanger, request: ChatRequest) -> None:
+        """Count one request."""
+        one = self.models.setdefault(request.model, Planned())
+        key = request_key(exchanger.endpoint, request)
+        store = exchanger.store
+        if store is not None and store.replays and isinstance(store.get(key), ChatReply):
+            one.stored += 1
+            return
+        if bytes.fromhex(key) in self._seen:
+            one.repeated += 1
+            return
+        self._seen.add(bytes.fromhex(key))
+        prompt, completion = await asyncio.to_thread(_tokens, request), _completion(request.schema)
+        one.calls += 1
+        one.prompt_tokens += prompt
+        one.completion_tokens += min(completion, request.max_tokens)
+        one.most_completion_tokens += request.max_tokens
+        try:
+            price = await exchanger.known_price(request.model)
+        except JudgeConfigError:
+            one.cost = one.most_cost = None
+        if one.cost is not None and one.most_cost is not None:
+            one.cost += price.of(prompt, min(completion, request.max_tokens))
+            one.most_cost += price.of(prompt, request.max_tokens)
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
+
+
+class _Planning(Exchanger):
+    """Counts what it is to send, and answers so that as much as possible is asked."""
+
+    def __init__(self, exchanger: Exchanger, plan: Plan) -> None:
+        vars(self).update(vars(exchanger))
+        self.plan = plan
+
+    async def exchange(self, request: ChatRequest, replay: bool = True) -> Exchange:
+        await self.plan.note(self, request)
+        return Exchange(_reply(request), cached=True)
+
+
+@contextmanager
+def planned(rubric: Any, *, store: Store | str | Path | None = None, price: Price | None = None) -> Iterator[Plan]:
+    """Count what the judges of a tree would ask, for as long as the block runs. Nothing is sent.
+
+    Judges are taken to give the best score (the greatest number, true, the first of choices), so that gates open and
+    what stands behind them is counted. A written reason is taken for 60 tokens, each score for 10.
+
+    Args:
+        rubric: the tree, or a group rubric.
+        store: where exchanges would be kept, for judges that have no store of their own.
+        price: of models of which no price is known.
+    """
+    plan = Plan()
+    with equipped(rubric, store=store, price=price) as asking:
+        for asker in asking:
+            asker.exchanger = _Planning(asker.exchanger, plan)
+        yield plan
+
+
+def _tokens(request: ChatRequest) -> int:
+    import litellm
+
+    return litellm.token_counter(model=request.model, messages=[dict(message) for message in request.messages])  # type: ignore[no-any-return]
+
+
+def _completion(schema: Any) -> int:
+    """Tokens of a reply, as an estimate."""
+    if not isinstance(schema, dict):
+        return _REASON
+    properties = schema.get("properties", {})
+    if not properties:
+        return _VALUE
+    return sum(_REASON if name == "reason" else _completion(part) for name, part in properties.items())
+
+
+def _reply(request: ChatRequest) -> ChatReply:
+    value = _best(request.schema)
+    text = json.dumps(value, ensure_ascii=False)
+    tokens: tuple[Token, ...] | None = None
+    if request.top_logprobs is not None and isinstance(value, dict):
+        head, score, tail = text.rpartition(json.dumps(value.get("score"), ensure_ascii=False))
+        tokens = tuple(Token(part, part.encode(), 0.0, ((part, 0.0),)) for part in (head, score, tail) if part)
+    return ChatReply(text, "stop", logprobs=tokens, model=request.model)
+
+
+def _best(schema: Any) -> Any:
+    """A value that a JSON Schema allows, at the top of what it allows."""
+    if "anyOf" in schema:
+        return _best(schema["anyOf"][0])
+    if "enum" in schema:
+        choices = schema["enum"]
+        return choices[0] if any(isinstance(choice, str) for choice in choices) else max(choices)
+    kind = schema.get("type")
+    if kind == "object":
+        return {name: _best(part) for name, part in schema.get("properties", {}).items()}
+    if kind in ("integer", "number"):
+        return schema.get("maximum", 1)
+    return {"boolean": True, "array": [], "string": "as planned"}.get(kind)

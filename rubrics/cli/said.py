@@ -1,0 +1,23 @@
+"""What the commands say on a terminal, and their exit codes."""
+
+from __future__ import annotations
+
+import typer
+
+RUBRIC_RAISED, BAD_INPUT, OUT_OF_BUDGET, INTERRUPTED = 1, 2, 3, 130
+
+
+def refused(message: str) -> typer.Exit:
+    """Say what is wrong with what was asked for; raise what this returns."""
+    complain(message)
+    return typer.Exit(BAD_INPUT)
+
+
+def complain(message: str) -> None:
+    """Say something on standard error."""
+    typer.echo(f"rubrics: {printable(message)}", err=True)
+
+
+def printable(text: str) -> str:
+    """Text from a trajectory as it may be shown: a terminal obeys control characters."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)

@@ -1,0 +1,273 @@
+"""A run from files to a file: what `rubrics rescore` does, as a function.
+
+    finished = rescore_files(["runs.jsonl"], rubric, "rescored.jsonl", budget_usd=5.0)
+    print(finished.summary.describe())
+
+A row is in the file as soon as it is done. Killed at any moment, the same call with `resume=True` goes on: rows that
+are there stay, and what a model was asked before is answered by the store beside the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, aclosing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from rubrics.formats import read
+from rubrics.formats.parsing import FormatProblem
+from rubrics.rescoring import judging
+from rubrics.rescoring.content import content_hash
+from rubrics.rescoring.output import Key, Output
+from rubrics.rescoring.replay import Method, Record, prepared
+from rubrics.rescoring.rows import Row
+from rubrics.rescoring.run import AssumedEnd, Numbered, as_completed, refuse_a_running_loop, row_of
+from rubrics.rescoring.summary import Summary
+from rubrics.rescoring.types import Types
+from rubrics.rescoring.where import condition
+from rubrics.rubric import Rubric
+from rubrics.trajectory import Trajectory
+
+Stopped = Literal["interrupted", "budget", "error"]
+Selected = tuple[int, Key, Trajectory | FormatProblem]
+
+
+@dataclass(slots=True)
+class Finished:
+    """What became of a run.
+
+    Attributes:
+        summary: of all rows in the file.
+        kept: number of rows that were there before.
+        written: number of rows that this run wrote.
+        stopped: why the run ended before its input did; None where it did not.
+        others: rows in the file of trajectories that were not in the input.
+        aside: the file with the rows of another rubric that were in the output; None where there were none.
+        row: where `stopped` is `"error"`, the row that did.
+    """
+
+    summary: Summary = field(default_factory=Summary)
+    kept: int = 0
+    written: int = 0
+    stopped: Stopped | None = None
+    others: int = 0
+    aside: Path | None = None
+    row: Row | None = None
+
+
+def rescore_files(
+    files: str | Path | Iterable[str | Path],
+    rubric: Rubric,
+    out: str | Path,
+    *,
+    format: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    only_failed: bool = False,
+    where: str | None = None,
+    limit: int | None = None,
+    concurrency: int = 32,
+    assume_end: AssumedEnd | None = None,
+    types: Types | None = None,
+    record: Record | None = None,
+    store: str | Path | Literal["beside"] | None = "beside",
+    ask_again: bool = False,
+    budget_usd: float | None = None,
+    price: tuple[float, float] | None = None,
+    on_error: Literal["row", "stop"] = "row",
+    stop: threading.Event | None = None,
+    on_row: Callable[[Row], None] = lambda row: None,
+    on_begin: Callable[[int], None] = lambda kept: None,
+) -> Finished:
+    """Score recorded trajectories under a rubric, and write one row each to a file.
+
+    Args:
+        files: trajectory files and folders, see `rubrics.formats.read`.
+        rubric: any tree.
+        out: where the rows go: a file that is not there, unless `resume` or `overwrite` is given. At the end they are
+            in the order of the input.
+        format: of the files; by default their content tells.
+        resume: go on with a file: a row stays where the trajectory's id and content and the tree's fingerprint are the
+            same. Rows of another tree are set aside into `OUT.before1.jsonl`.
+        overwrite: replace the file.
+        only_failed: go on with a file, and make only those of its rows again that failed: an error, or a judge that
+            gave no verdict.
+        where: a condition on trajectories, see `rubrics.rescoring.where.condition`.
+        limit: how many trajectories are scored at most, those included that have a row already.
+        concurrency, assume_end, types, record: see `rescore`.
+        store: where what models were asked is kept, for judges without a store of their own: beside the output, by
+            default, as `OUT.verdicts.jsonl`; None keeps nothing.
+        ask_again: ask models also what the store holds.
+        budget_usd: US dollars that the judges may spend in this run. Where a judge would go beyond it the run stops;
+            a trajectory that was not finished has no row then.
+        price: US dollars a million tokens of the prompt and of the reply, for models of unknown price.
+        on_error: `"stop"` ends the run at the first row with the status `"error"`.
+        stop: set it, from a signal handler or another thread, to begin no further trajectory.
+        on_row, on_begin: told of each row that was written, and before the first one of the number of rows kept.
+
+    Raises:
+        OutputError: the output cannot be used or written.
+        ConditionError: `where` is no expression.
+        FormatError: there is no such format.
+        RuntimeError: the tree has async nodes and an event loop runs in this thread: call it in another.
+    """
+    if rubric.is_async_tree:
+        refuse_a_running_loop("call it in another thread: await asyncio.to_thread(rescore_files, …)")
+    if only_failed and overwrite:
+        raise ValueError("only_failed goes on with a file, and overwrite replaces it: give one of them")
+    if on_error not in ("row", "stop"):
+        raise ValueError(f"on_error is 'row' or 'stop', not {on_error!r}")
+    out = Path(out)
+    finished = Finished()
+    budget = judging.budget_of(budget_usd)
+    money = None if price is None else judging.price_of(*price)
+    kept_at = out.with_name(f"{out.name.removesuffix('.jsonl')}.verdicts.jsonl") if store == "beside" else store
+    trajectories = selected(read(files, format), where, limit)
+    failed: set[tuple[str | None, str | None]] = set()
+
+    def again(data: Mapping[str, Any]) -> bool:
+        if only_failed and is_failure(data):
+            failed.add((data["id"], data.get("content")))
+            return True
+        return False
+
+    with ExitStack() as stack:
+        stack.enter_context(judging.equipped(rubric, judging.store_of(kept_at, ask_again), budget, money))
+        method = stack.enter_context(prepared(rubric, assume_end, types, record))
+        output = stack.enter_context(
+            Output(
+                out,
+                resume=resume or only_failed,
+                overwrite=overwrite,
+                rubric=method.fingerprint,
+                again=again,
+                on_kept=finished.summary.add_data,
+            )
+        )
+        finished.kept, finished.aside = output.kept, output.aside
+        on_begin(output.kept)
+        if only_failed:
+            trajectories = (
+                (number, key, trajectory)
+                for number, key, trajectory in trajectories
+                if output.has(key, number) or key[:2] in failed
+            )
+        job = _Job(output, finished, method, budget, on_error == "stop", stop or threading.Event(), on_row)
+        if rubric.is_async_tree:
+            asyncio.run(job.run_async(trajectories, concurrency))
+        else:
+            job.run(trajectories)
+        finished.others = output.finish()
+    return finished
+
+
+def selected(
+    trajectories: Iterable[Trajectory | FormatProblem], where: str | None, limit: int | None
+) -> Iterator[Selected]:
+    """The trajectories to score, each with its number and its key. What could not be read is always among them."""
+    holds = condition(where) if where else None
+    return _selected(trajectories, holds, limit)
+
+
+def _selected(
+    trajectories: Iterable[Trajectory | FormatProblem], holds: Callable[[Trajectory], bool] | None, limit: int | None
+) -> Iterator[Selected]:
+    equal: Counter[tuple[str | None, str | None]] = Counter()
+    number = 0
+    for trajectory in trajectories:
+        if limit is not None and number >= limit:
+            return
+        if holds is not None and isinstance(trajectory, Trajectory) and not holds(trajectory):
+            continue
+        id = trajectory.id if isinstance(trajectory, Trajectory) else None
+        key = (id, content_hash(trajectory))
+        yield number, (*key, equal[key]), trajectory
+        equal[key] += 1
+        number += 1
+
+
+def is_failure(data: Mapping[str, Any]) -> bool:
+    """Whether a row, as JSON values, is of a trajectory that may come out well another time."""
+    if data["status"] == "error":
+        return True
+    below = [data["evaluation"]] if data["status"] == "unscored" and data.get("evaluation") else []
+    below += [each for each in data.get("evaluations") or () if each and data["status"] == "unscored"]
+    while below:
+        node = below.pop()
+        if node["status"] == "unscored" and "failure" in node["metadata"]:
+            return True
+        below += node["children"]
+    return False
+
+
+class _Job:
+    """The rows of a run on their way into the file."""
+
+    def __init__(
+        self,
+        output: Output,
+        finished: Finished,
+        method: Method,
+        budget: Any,
+        stops: bool,
+        stop: threading.Event,
+        on_row: Callable[[Row], None],
+    ) -> None:
+        self.output, self.finished, self.method = output, finished, method
+        self.budget, self.stops, self.stop, self.on_row = budget, stops, stop, on_row
+        self.keys: dict[int, Key] = {}
+
+    def run(self, trajectories: Iterator[Selected]) -> None:
+        for number, trajectory, content in self._missing(trajectories):
+            self._write(number, row_of(trajectory, self.method, content))
+            if self._is_over():
+                break
+
+    async def run_async(self, trajectories: Iterator[Selected], concurrency: int) -> None:
+        rows: AsyncGenerator[tuple[int, Row], None] = as_completed(
+            self._missing(trajectories), self.method, concurrency, self._is_over
+        )
+        async with aclosing(rows):
+            async for number, row in rows:
+                self._write(number, row)
+
+    def _missing(self, trajectories: Iterator[Selected]) -> Iterator[Numbered]:
+        """The trajectories that have no row yet."""
+        for number, key, trajectory in trajectories:
+            if not self.output.has(key, number):
+                self.keys[number] = key
+                yield number, trajectory, key[1]
+            if self._is_over():
+                return
+
+    def _is_over(self) -> bool:
+        if self.stop.is_set():
+            self.finished.stopped = self.finished.stopped or "interrupted"
+        return self.finished.stopped is not None
+
+    def _write(self, number: int, row: Row) -> None:
+        if self.budget is not None and self.budget.exhausted and row.status in ("error", "unscored"):
+            self.finished.stopped = "budget"
+            return
+        row, line = line_of(row)
+        self.output.add(self.keys.pop(number), line, number)
+        self.finished.written += 1
+        self.finished.summary.add(row)
+        if self.stops and row.status == "error":
+            self.finished.stopped, self.finished.row = "error", row
+        self.on_row(row)
+
+
+def line_of(row: Row) -> tuple[Row, bytes]:
+    """A row and its line. A node's metadata can hold what nothing can write, such as a list that holds itself."""
+    try:
+        return row, row.to_json()
+    except Exception as error:
+        reason = f"the result cannot be written as JSON: {type(error).__name__}: {error}"
+        row = replace(row, status="error", reward=None, reason=reason, evaluation=None, evaluations=None)
+        row.step_rewards = None
+        return row, row.to_json()
