@@ -27,6 +27,7 @@ _BUILT_IN = (  # modules of this package whose formats are unmistakable
     "swe_agent",
     "openhands",
     "otel",
+    "inspect_logs",
     "tau2",
     "nemo_gym",
     "atif",
