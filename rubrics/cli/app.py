@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from rubrics import __version__
+from rubrics.cli.convert import convert
+from rubrics.cli.formats import formats
 from rubrics.cli.reaggregate import reaggregate
 from rubrics.cli.rescore import rescore
 
@@ -35,3 +37,5 @@ def rubrics(
 
 app.command()(rescore)
 app.command()(reaggregate)
+app.command()(convert)
+app.command()(formats)

@@ -11,10 +11,10 @@ An assistant's message is an action, and the messages up to the next one (of use
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rubrics.formats.parsing import FormatError
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed
 from rubrics.trajectory import Record, Step, record_of, wrap
 
 
@@ -35,7 +35,7 @@ def turns_of_chat(messages: Any, *, done: bool, place: str) -> tuple[list[dict[s
     turns: list[tuple[Record, list[dict[str, Any]]]] = []
     replies = opening
     for index, message in enumerate(messages):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        if not is_message(message):
             raise FormatError(f"{place}.{index}: expected a message with a role, found {_short(message)}")
         if message["role"] == "assistant":
             replies = []
@@ -47,6 +47,32 @@ def turns_of_chat(messages: Any, *, done: bool, place: str) -> tuple[list[dict[s
         last = len(steps) == len(turns) - 1
         steps.append(Step(action, chat_observation(replies, done=done and last)))
     return opening, steps
+
+
+def is_message(value: Any) -> bool:
+    """Whether this is a message of a chat: an object with a role."""
+    return isinstance(value, dict) and isinstance(value.get("role"), str)
+
+
+def conversations(records: Iterable[Parsed | FormatProblem]) -> Iterator[Parsed | FormatProblem]:
+    """The records of a file; where they are messages, one record with all of them as its `messages`."""
+    said: list[Any] = []
+    not_finite: list[str] = []
+    line = 0
+    for record in records:
+        if isinstance(record, Parsed) and _is_bare(record.value):
+            line = line or record.line
+            not_finite += [f"messages.{len(said)}.{place}" for place in record.not_finite]
+            said.append(record.value)
+        else:
+            yield record
+    if said:
+        yield Parsed(line, {"messages": said}, not_finite)
+
+
+def _is_bare(record: Any) -> bool:
+    """Whether a record is a message, and not a conversation or an answer of Anthropic's API, which have roles too."""
+    return is_message(record) and "messages" not in record and record.get("type") != "message"
 
 
 def chat_observation(messages: Sequence[Mapping[str, Any]], *, done: bool = False) -> Record:

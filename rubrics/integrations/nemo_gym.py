@@ -23,8 +23,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Literal
 
+from rubrics.formats.responses import messages_of_items
 from rubrics.rollouts.conversations import trajectory_of
-from rubrics.rollouts.responses import messages_of_items
 from rubrics.rollouts.scoring import Scored, Scorer
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError

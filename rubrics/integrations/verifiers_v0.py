@@ -13,7 +13,6 @@ For tasks and traces (the package `verifiers.v1`) see `rubrics.integrations.veri
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from math import fsum, nan
@@ -21,6 +20,7 @@ from typing import Any, Literal, NoReturn
 
 from rubrics.engine.frames import FRAME
 from rubrics.engine.journal import Pair
+from rubrics.formats.verifiers_v0 import ROW, chat_message, failed
 from rubrics.rollouts.conversations import trajectory_of
 from rubrics.rollouts.functions import RewardFunction
 from rubrics.rollouts.scoring import Fill, Scored, Scorer, checked_fill, filled
@@ -129,10 +129,10 @@ def trajectory_of_state(state: Mapping[str, Any]) -> Trajectory:
     (`is_truncated`) or the rollout ran out of time, and `"error"` where the state has an error.
     """
     known = dict(state)  # a State looks each of its keys up twice
-    row = known.get("input") or {name: known[name] for name in _ROW if name in known}
+    row = known.get("input") or {name: known[name] for name in ROW if name in known}
     task = {name: value for name, value in row.items() if name != "prompt"}
     end: End = "terminated"
-    if _failed(known.get("error")):
+    if failed(known.get("error")):
         end = "error"
     elif known.get("is_truncated") or known.get("stop_condition") == "timeout_reached":
         end = "truncated"
@@ -143,16 +143,6 @@ def trajectory_of_state(state: Mapping[str, Any]) -> Trajectory:
     return trajectory_of(_messages(row.get("prompt")), _messages(completion), task=task, end=end, id=id)
 
 
-def _failed(failure: Any) -> bool:
-    if failure is None:
-        return False
-    kind = failure.get("error") if isinstance(failure, Mapping) else type(failure).__name__
-    return bool(kind != NoRewardError.__name__)
-
-
-_ROW = ("prompt", "example_id", "answer", "info", "task")
-
-
 def _messages(messages: Any) -> Any:
     """In OpenAI's form, where verifiers has its own: the calls of tools are flat."""
     if not isinstance(messages, list):
@@ -161,10 +151,7 @@ def _messages(messages: Any) -> Any:
 
 
 def _message(message: Any) -> dict[str, Any]:
-    plain: dict[str, Any] = message if isinstance(message, dict) else _dumped(message)
-    if not (calls := plain.get("tool_calls")):
-        return plain
-    return {**plain, "tool_calls": [_call(json.loads(call) if isinstance(call, str) else call) for call in calls]}
+    return chat_message(message if isinstance(message, dict) else _dumped(message))
 
 
 def _dumped(message: Any) -> dict[str, Any]:
@@ -177,12 +164,6 @@ def _dumped(message: Any) -> dict[str, Any]:
     if message.__pydantic_extra__:
         return message.model_dump(exclude_none=True)  # type: ignore[no-any-return]
     return fields  # all text, as nearly all messages are: a tenth of the time
-
-
-def _call(call: dict[str, Any]) -> dict[str, Any]:
-    if "function" in call:
-        return call
-    return {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
 
 
 # -- a reward function as a leaf --------------------------------------------------------------------------------------
