@@ -15,7 +15,6 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import asdict
 from math import isnan, nan
 from typing import Any, Literal
 
@@ -135,7 +134,7 @@ def _metadata(scored: Scored) -> dict[str, Any]:
         "status": scored.status,
         "scores": scored.scores,
         "reasons": scored.reasons,
-        "usage": asdict(scored.usage) if scored.usage else None,
+        "usage": scored.usage.to_dict() if scored.usage else None,
     }
 
 

@@ -20,7 +20,6 @@ there is no reward.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Literal
 
 from rubrics.formats.responses import messages_of_items
@@ -97,7 +96,7 @@ def _told(scored: Scored) -> dict[str, Any]:
         "status": scored.status,
         "scores": scored.scores,
         "reasons": scored.reasons,
-        "usage": asdict(scored.usage),
+        "usage": scored.usage.to_dict(),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rubrics.evaluation import Evaluation, evaluation_of
@@ -141,7 +141,7 @@ def _settle(row: Row, trajectory: Trajectory, found: BatchScores, index: int, ki
     elif trajectory.end is None:
         row.status = "unfinished"
     if index == 0:  # what the group as a whole cost and came to
-        row.usage = asdict(found.usage) if found.usage else None
+        row.usage = found.usage.to_dict() if found.usage else None
         for group in found.groups.values():  # there is one, or none
             row.evaluation.metadata = dict(group.metadata)
         row.evaluation.own_usage = found.usage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rubrics.engine.quick import only_step
@@ -233,7 +233,7 @@ class Replay:
         row.reason = where + "; ".join([message, *getattr(error, "__notes__", ())])
 
     def _bill(self, usage: Usage) -> None:
-        self.row.usage = asdict(usage) if usage else None
+        self.row.usage = usage.to_dict() if usage else None
 
 
 def end_of(trajectory: Trajectory, steps: Sequence[Step]) -> End | None:
