@@ -7,7 +7,10 @@ from typing import Annotated
 import typer
 
 from rubrics import __version__
+from rubrics.cli.convert import convert
 from rubrics.cli.diff import diff
+from rubrics.cli.formats import formats
+from rubrics.cli.reaggregate import reaggregate
 from rubrics.cli.rescore import rescore
 from rubrics.cli.table import table
 
@@ -37,3 +40,6 @@ def rubrics(
 app.command()(rescore)
 app.command()(diff)
 app.command()(table)
+app.command()(reaggregate)
+app.command()(convert)
+app.command()(formats)

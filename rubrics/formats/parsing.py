@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+import orjson
 
 from rubrics.score import RubricError
 
@@ -44,8 +47,15 @@ class Parsed:
     not_finite: list[str] = field(default_factory=list)
 
 
-def parse(text: str, line: int) -> Parsed:
-    """One JSON value. Raises FormatError with what is wrong and where in the text."""
+_DIGITS = bytes(48 if 48 <= byte <= 57 else byte for byte in range(256))
+
+
+def parse(data: bytes, line: int) -> Parsed:
+    """One JSON value. Raises FormatError with what is wrong and where in the text; UnicodeDecodeError."""
+    if b"0" * 19 not in data.translate(_DIGITS):  # whole numbers beyond 64 bits would come out rounded
+        with suppress(orjson.JSONDecodeError):
+            return Parsed(line, orjson.loads(data))
+    text = data.decode()
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -82,3 +92,41 @@ def json_line(value: Any) -> bytes:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
     except UnicodeEncodeError:  # half a surrogate pair: JSON can say it, UTF-8 cannot
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+
+
+def number(value: Any, place: str) -> float | None:
+    """A recorded number, or None where there is none. Raises FormatError, naming the place, for anything else."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise FormatError(f"{place}: expected a number, found {value!r:.60}")
+    return float(value)
+
+
+def numbers(values: Any) -> dict[str, float | None]:
+    """The numbers in a mapping by name: None is one that was not scored, booleans are 1 and 0, the rest is left out."""
+    if not isinstance(values, dict):
+        return {}
+    return {
+        name: None if value is None else float(value)
+        for name, value in values.items()
+        if value is None or isinstance(value, int | float)
+    }
+
+
+def expect_object(value: Any, place: str) -> dict[str, Any]:
+    """An object of the file, {} where it is null. Raises FormatError, naming the place, for anything else."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise FormatError(f"{place}: expected an object, found {value!r:.60}")
+    return value
+
+
+def expect_list(value: Any, place: str) -> list[Any]:
+    """A list of the file, [] where it is null. Raises FormatError, naming the place, for anything else."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise FormatError(f"{place}: expected a list, found {value!r:.60}")
+    return value

@@ -12,10 +12,11 @@ from rubrics.rescoring.comparing import DiffError, compare, compare_recorded
 from rubrics.rescoring.content import content_hash
 from rubrics.rescoring.diff import Change, Diff, NodeChange
 from rubrics.rescoring.job import Finished, rescore_files
-from rubrics.rescoring.load import LoadError, load_rubric, load_types
+from rubrics.rescoring.load import LoadError, load_any_rubric, load_rubric, load_types
 from rubrics.rescoring.output import OutputError
 from rubrics.rescoring.plan import DryRun, plan_files
 from rubrics.rescoring.ranks import GroupChange
+from rubrics.rescoring.reaggregation import reaggregate
 from rubrics.rescoring.replay import Method, prepared
 from rubrics.rescoring.report import Page, write_page
 from rubrics.rescoring.row_file import RowFile
@@ -53,6 +54,7 @@ __all__ = [
     "Types",
     "compare",
     "compare_recorded",
+    "load_any_rubric",
     "load_rubric",
     "condition",
     "content_hash",
@@ -60,6 +62,7 @@ __all__ = [
     "plan_files",
     "prepared",
     "read_rows",
+    "reaggregate",
     "rescore",
     "rescore_async",
     "rescore_files",

@@ -8,10 +8,10 @@ import pytest
 
 from rubrics import RubricError, TrajectoryRubric, WeightedSum
 from rubrics.formats import FormatError
+from rubrics.formats.responses import messages_of_items
 from rubrics.integrations.nemo_gym import Verifier, rollout_of
 from rubrics.rescoring import rescore_one
 from rubrics.rollouts.conversations import trajectory_of
-from rubrics.rollouts.responses import messages_of_items
 from rubrics.rollouts.scoring import Scorer
 from tests.leaves import AsyncFixed, Boom, Fixed
 
