@@ -62,7 +62,9 @@ class RowFile(Mapping[str, Row]):
                 if not isinstance(value, int | float | None):
                     raise TypeError(f"a score is a number or null, not {value!r}")
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise FormatError(f"{self.path}:{number}: no row of a rescoring run: {error!r}", number) from None
+            raise FormatError(
+                f"{self.path}:{number}: no row of a rescoring run: {type(error).__name__}: {error}", number
+            ) from None
         return row
 
     def __contains__(self, id: object) -> bool:  # without reading the row
