@@ -21,7 +21,6 @@ Reduction = Literal["sum", "last"]
 """How the reward of a whole episode follows from the rewards of its steps."""
 
 
-_NESTED = (dict, list, tuple)
 _ATOMS = frozenset((str, int, float, bool, type(None)))
 
 
@@ -39,11 +38,7 @@ class Record(dict[str, Any]):
 
     def __init__(self, data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), /, **more: Any) -> None:
         dict.__init__(self, data, **more)
-        for key, value in dict.items(self):
-            if value.__class__ not in _ATOMS and isinstance(value, _NESTED):
-                dict.__setitem__(self, key, wrap(value))
-        # An instance's own __dict__ is read at the speed of C and wins over methods of the class; __getattr__ is slow.
-        self.__dict__.update(self)
+        _wrap_values(self)
 
     def __getattr__(self, name: str) -> Any:
         keys = ", ".join(map(str, list(self)[:20])) + (", …" if len(self) > 20 else "")
@@ -64,13 +59,30 @@ class Record(dict[str, Any]):
 
 def wrap(value: Any) -> Any:
     """The same data with every dict in it, at any depth of dicts, lists and tuples, as a `Record`."""
-    if isinstance(value, dict):
-        return value if isinstance(value, Record) else Record(value)
-    if type(value) is list:
-        return [wrap(item) if isinstance(item, _NESTED) else item for item in value] if value else []
-    if type(value) is tuple:
-        return tuple([wrap(item) if isinstance(item, _NESTED) else item for item in value])
-    return value
+    kind = value.__class__
+    if kind is dict:
+        record = _new(Record)
+        _update(record, value)
+        _wrap_values(record)
+        return record
+    if kind is list:
+        return [item if item.__class__ in _ATOMS else wrap(item) for item in value]
+    if kind is tuple:
+        return tuple([wrap(item) for item in value])
+    return Record(value) if isinstance(value, dict) and not isinstance(value, Record) else value
+
+
+_new, _update, _set = dict.__new__, dict.update, dict.__setitem__  # as `Record` has them, which refuses changes
+
+
+def _wrap_values(record: Record) -> None:
+    for key, value in dict.items(record):
+        if value.__class__ not in _ATOMS:
+            inner = wrap(value)
+            if inner is not value:
+                _set(record, key, inner)
+    # An instance's own __dict__ is read at the speed of C and wins over methods of the class; __getattr__ is slow.
+    record.__dict__.update(record)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rubrics.formats.chat import conversations, is_message, steps_from_chat
-from rubrics.formats.parsing import FormatError, FormatProblem, Parsed
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, expect_list, expect_object
 from rubrics.formats.recorded import labelled, labelled_end
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
@@ -59,28 +59,30 @@ def messages_of_anthropic(system: Any, messages: Any, *, place: str = "messages"
     """
     if not isinstance(messages, list):
         raise FormatError(f"{place}: expected a list of messages, found {messages!r:.80}")
-    chat: list[dict[str, Any]] = [{"role": "system", "content": _content(_blocks(system))}] if system else []
+    chat: list[dict[str, Any]] = []
+    if system:
+        chat.append({"role": "system", "content": _content(_blocks(system, "system"))})
     for index, message in enumerate(messages):
         if not is_message(message):
             raise FormatError(f"{place}.{index}: expected a message with a role, found {message!r:.80}")
         try:
-            chat += _messages(message)
-        except (AttributeError, KeyError, TypeError) as error:
-            raise FormatError(f"{place}.{index}: a block is not of Anthropic's shape: {error!r}") from error
+            chat += _messages(message, f"{place}.{index}.content")
+        except KeyError as error:
+            raise FormatError(f"{place}.{index}.content: a block has no {error}") from error
     return chat
 
 
-def _messages(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _messages(message: Mapping[str, Any], place: str) -> Iterator[dict[str, Any]]:
     """One message, and before it, one of role tool for each result that it brings."""
     said: dict[str, Any] = {"role": message["role"], "content": None}
     thoughts: list[str] = []
     rest: list[Any] = []
-    for block in _blocks(message.get("content")):
+    for block in _blocks(message.get("content"), place):
         kind = block.get("type")
         if kind == "tool_result":
             result = {"role": "tool", "tool_call_id": block["tool_use_id"]}
             failed = {"is_error": True} if block.get("is_error") is True else {}
-            yield {**result, "content": _content(_blocks(block.get("content"))), **failed}
+            yield {**result, "content": _content(_blocks(block.get("content"), place)), **failed}
         elif kind == "tool_use":
             function = {"name": block["name"], "arguments": block["input"]}
             said.setdefault("tool_calls", []).append({"id": block["id"], "function": function})
@@ -98,10 +100,11 @@ def _messages(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield said
 
 
-def _blocks(content: Any) -> list[Any]:
-    if content is None:
-        return []
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+def _blocks(content: Any, place: str) -> list[Any]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    blocks = expect_list(content, place)
+    return [expect_object(block, f"{place}.{index}") for index, block in enumerate(blocks)]
 
 
 def _content(blocks: list[Any]) -> Any:
@@ -117,7 +120,7 @@ def _trajectory(record: Parsed, source: Source) -> Trajectory:
         raise FormatError("expected an object with messages")
     request = data["request"] if isinstance(data.get("request"), dict) else data
     response = data["response"] if isinstance(data.get("response"), dict) else data
-    messages = request.get("messages", [])
+    messages = expect_list(request.get("messages"), "messages")
     if is_message(response):
         messages = [*messages, response]
     elif "messages" not in request:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rubrics.formats.chat import chat_observation, turns_of_chat
-from rubrics.formats.parsing import FormatError, FormatProblem, number
+from rubrics.formats.parsing import FormatError, FormatProblem, expect_list, number
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
 from rubrics.trajectory import Trajectory
@@ -141,17 +141,15 @@ class _Repaired:
         if step.get("source") in ("assistant", "model"):
             self.notes.append(f"{place}.source: {step['source']!r} was read as 'agent'")
             step["source"] = "agent"
-        if step.get("source") not in _SOURCES:
+        if str(step.get("source")) not in _SOURCES:
             raise FormatError(f"{place}.source: expected user, system or agent, found {step.get('source')!r:.80}")
         if step.get("step_id") != index + 1:
             self.notes.append(f"{place}.step_id: expected {index + 1}, found {step.get('step_id')!r}")
         if step.get("message") is None:
             self.notes.append(f"{place}.message: missing")
             step["message"] = ""
-        if step.get("tool_calls"):
-            step["tool_calls"] = [
-                self._call(call, f"{place}.tool_calls.{n}") for n, call in enumerate(step["tool_calls"])
-            ]
+        if calls := expect_list(step.get("tool_calls"), f"{place}.tool_calls"):
+            step["tool_calls"] = [self._call(call, f"{place}.tool_calls.{n}") for n, call in enumerate(calls)]
         self._observation(step, place)
         for name in step:
             if name not in _KNOWN and name not in _MEASURED:

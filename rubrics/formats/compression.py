@@ -12,6 +12,7 @@ from rubrics.formats.parsing import FormatError
 
 _CHUNK = 1 << 14
 _MARK = 4  # bytes that one read gives at least: what stands at the start of a file is peeked at
+_BUFFER = 1 << 18  # a line is often longer than the 8 KB of a usual buffer
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
@@ -20,7 +21,7 @@ def open_decompressed(path: Path) -> io.BufferedReader:
 
     What is compressed can be read once, from the start. Raises OSError, and FormatError where `zstandard` is missing.
     """
-    file = path.open("rb")
+    file: io.BufferedReader = io.BufferedReader(io.FileIO(path), _BUFFER)
     try:
         magic = file.peek(4)[:4]
         if magic.startswith(_GZIP):

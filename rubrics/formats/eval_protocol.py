@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rubrics.formats.chat import is_message, steps_from_chat
-from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, number
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, expect_list, expect_object, number
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
 from rubrics.trajectory import End, Step, Trajectory, read_end, wrap
@@ -61,7 +61,8 @@ def _episodes(source: Source) -> Iterator[Parsed | FormatProblem]:
 
 
 def _step(data: Mapping[str, Any]) -> float:
-    return number(data.get("step"), "step") or 0
+    step = data.get("step")
+    return step if isinstance(step, int | float) else 0
 
 
 def _trajectory(record: Parsed, source: Source) -> Trajectory:
@@ -123,13 +124,18 @@ def _recording(data: Mapping[str, Any], source: Source, initial: Any, steps: lis
 def _row(
     data: Mapping[str, Any], record: Parsed, source: Source, initial: Any, steps: list[Step], end: End | None
 ) -> Trajectory:
-    given, run = data.get("input_metadata") or {}, data.get("execution_metadata") or {}
-    result = data.get("evaluation_result") or {}
-    metrics = result.get("metrics") or {}
+    given = expect_object(data.get("input_metadata"), "input_metadata")
+    run = expect_object(data.get("execution_metadata"), "execution_metadata")
+    result = expect_object(data.get("evaluation_result"), "evaluation_result")
+    metrics = expect_object(result.get("metrics"), "evaluation_result.metrics")
     row = given.get("row_id")
-    task = {"row_id": row, "ground_truth": data.get("ground_truth"), **(given.get("dataset_info") or {})}
+    task = {
+        "row_id": row,
+        "ground_truth": data.get("ground_truth"),
+        **expect_object(given.get("dataset_info"), "dataset_info"),
+    }
     return Trajectory(
-        id=run.get("rollout_id") or f"{source.stem}/{record.line}",
+        id=str(run.get("rollout_id") or f"{source.stem}/{record.line}"),
         task=wrap(task),
         initial=initial,
         steps=steps,
@@ -138,23 +144,28 @@ def _row(
         metadata={
             **{name: value for name, value in data.items() if name not in ("messages", "ground_truth")},
             **({} if row is None else {"group": row}),
-            "components": {name: _score(metric, f"metrics.{name}") for name, metric in metrics.items()},
+            "components": {
+                name: _score(metric, f"evaluation_result.metrics.{name}") for name, metric in metrics.items()
+            },
         },
     )
 
 
-def _score(result: Mapping[str, Any], place: str) -> float | None:
+def _score(given: Any, place: str) -> float | None:
+    result = expect_object(given, place)
     return None if result.get("is_score_valid") is False else number(result.get("score"), f"{place}.score")
 
 
 def _end_of_row(data: Mapping[str, Any], final: End | None) -> End | None:
-    status, run = data.get("rollout_status") or {}, data.get("execution_metadata") or {}
+    status = expect_object(data.get("rollout_status"), "rollout_status")
+    run = expect_object(data.get("execution_metadata"), "execution_metadata")
     code = status.get("code")
     if code == _CANCELLED:
         return "abandoned"
     if code not in (None, _OK, _FINISHED, _RUNNING):
         return "error"
-    reasons = [detail.get("metadata", {}).get("termination_reason") for detail in status.get("details") or ()]
+    details = [expect_object(detail, "details") for detail in expect_list(status.get("details"), "details")]
+    reasons = [expect_object(detail.get("metadata"), "details").get("termination_reason") for detail in details]
     if any(str(reason).endswith("skippable_error") for reason in reasons):
         return "error"
     if any(reason in _LIMITS for reason in (*reasons, run.get("finish_reason"))):

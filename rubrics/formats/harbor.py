@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from rubrics.formats.atif import joined, trajectory_of_atif
-from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, number, numbers, parse
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, number, numbers
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
 from rubrics.trajectory import End, Record, Trajectory
@@ -43,7 +43,9 @@ def read_harbor(source: Source) -> Iterator[Trajectory | FormatProblem]:
     try:
         yield _read(source.path)
     except FormatError as error:
-        yield source.problem(error.line, str(error))
+        yield source.problem(None, str(error))
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        yield source.problem(None, f"a file of the trial is not of Harbor's shape: {error!r}")
 
 
 def _read(folder: Path) -> Trajectory:
@@ -78,7 +80,7 @@ def _agent(folder: Path) -> Trajectory:
         data = _json(path)
         part = trajectory_of_atif(data, folder.name)
         trajectory = part if trajectory is None else joined(trajectory, part)
-        path = path.parent / str(part.metadata.get("continued_trajectory_ref"))
+        path = path.with_name(Path(str(part.metadata.get("continued_trajectory_ref"))).name or "none")
     return trajectory or Trajectory(folder.name, metadata={"no_steps": "the agent wrote no trajectory.json"})
 
 
@@ -87,7 +89,7 @@ def _rewards(folder: Path, result: Mapping[str, Any]) -> dict[str, float | None]
     if recorded is None:
         recorded = _json(folder / "verifier" / "reward.json")
     if recorded is None and (text := folder / "verifier" / "reward.txt").is_file():
-        recorded = parse(text.read_text(encoding="utf-8").strip() or "null", 1).value
+        recorded = _json(text) if text.read_bytes().strip() else None
     if isinstance(recorded, dict):
         return numbers(recorded)
     value = number(recorded, "verifier/reward")
@@ -121,5 +123,6 @@ def _json(path: Path) -> Any:
                 return record.value
             raise FormatError(record.message, record.line)
     except FormatError as error:
-        raise FormatError(f"{path.name}: {error}", error.line) from None
+        place = path.name if error.line is None else f"{path.name}:{error.line}"
+        raise FormatError(f"{place}: {error}") from None
     return None

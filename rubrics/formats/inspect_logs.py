@@ -90,7 +90,7 @@ def _from_archive(source: Source) -> Iterator[Parsed | FormatProblem]:
 
 def _member(archive: Archive, name: str, number: int) -> Parsed:
     try:
-        return parse(archive.read(name).decode(), number)
+        return parse(archive.read(name), number)
     except UnicodeDecodeError as error:
         raise FormatError(f"{name}: not UTF-8: {error.reason}") from None
     except FormatError as error:

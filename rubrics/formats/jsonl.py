@@ -55,7 +55,7 @@ def _schema() -> TypeAdapter[_Line]:
 
 
 def _ours(record: Any) -> bool:
-    return isinstance(record, dict) and "id" in record and "steps" in record
+    return isinstance(record, dict) and "id" in record and isinstance(record.get("steps"), list)
 
 
 @reader("jsonl", detect=_ours)

@@ -42,18 +42,20 @@ def _nemo_gym(record: Any) -> bool:
 def read_nemo_gym(source: Source) -> Iterator[Trajectory | FormatProblem]:
     """NeMo-Gym rollouts: {responses_create_params, response, reward, terminated, truncated, …}."""
     if source.stem.endswith(_INPUTS):
-        return iter(())
-    columns = _dataset_columns(source)
-    return source.each(lambda record: _trajectory(record, source, columns))
+        return
+    inputs = Source(source.path.with_name(source.stem.removesuffix("_failures") + _INPUTS + ".jsonl"))
+    columns: tuple[str, ...] | None = None
+    if inputs.path.is_file():
+        try:
+            columns = _columns(inputs)
+        except (FormatError, OSError) as error:
+            yield inputs.problem(None, f"cannot be read, so what is the dataset's is told by customary names: {error}")
+    yield from source.each(lambda record: _trajectory(record, source, columns))
 
 
-def _dataset_columns(source: Source) -> tuple[str, ...] | None:
-    """The names of the dataset's columns, out of the file of inputs beside the rollouts; None without it."""
-    name = source.stem.removesuffix("_failures") + _INPUTS + ".jsonl"
-    path = source.path.with_name(name)
-    if not path.is_file():
-        return None
-    sample, _ = Source(path).sample()
+def _columns(inputs: Source) -> tuple[str, ...]:
+    """The names of the dataset's columns, out of the file of inputs beside the rollouts."""
+    sample, _ = inputs.sample()
     names = {name for row in sample if isinstance(row, dict) for name in row}
     return tuple(sorted(name for name in names if name not in _READ and not name.startswith("_ng_")))
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rubrics.formats.chat import conversations, is_message, steps_from_chat
-from rubrics.formats.parsing import FormatError, FormatProblem, Parsed
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, expect_object
 from rubrics.formats.recorded import labelled, labelled_end
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
@@ -49,7 +49,8 @@ def _trajectory(record: Parsed, source: Source) -> Trajectory:
         raise FormatError("expected an object with messages")
     messages, finish = data["messages"], data.get("finish_reason")
     if isinstance(choices := data.get("choices"), list) and choices and isinstance(messages, list):
-        messages, finish = [*messages, choices[0]["message"]], choices[0].get("finish_reason")
+        choice = expect_object(choices[0], "choices.0")
+        messages, finish = [*messages, choice.get("message")], choice.get("finish_reason")
     end = labelled_end(data, finish)
     initial, steps = steps_from_chat(messages, done=end == "terminated")
     return labelled(data, source, record.line, initial=initial, steps=steps, end=end, read=_READ)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from os.path import isdir  # False where nobody may look, which Path.is_dir raises
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def _read(
     seen: dict[str, int] = {}
     for given in paths:
         path = Path(given)
-        found = _folder(path, known, format) if path.is_dir() else [_file(path, known, format)]
+        found = _folder(path, known, format) if isdir(path) else [_file(path, known, format)]
         for place, chosen in found:
             if isinstance(chosen, FormatProblem):
                 yield chosen
@@ -118,7 +119,7 @@ def _walk(folder: Path, known: Mapping[str, Reader], format: str | None, above: 
     for path in entries:
         if path.name.startswith("."):
             continue
-        if path.is_dir():
+        if isdir(path):
             yield from _walk(path, known, format, (*above, real))
         elif (chosen := _member(path, known, format)) is not None:
             yield path, chosen

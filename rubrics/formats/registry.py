@@ -18,6 +18,7 @@ from rubrics.trajectory import Trajectory
 Read = Callable[[Source], Iterator[Trajectory | FormatProblem]]
 
 _BUILT_IN = (  # modules of this package whose formats are unmistakable
+    "atif",  # before ours: it may have an id, too
     "jsonl",
     "tau_bench",
     "openenv",
@@ -30,7 +31,6 @@ _BUILT_IN = (  # modules of this package whose formats are unmistakable
     "inspect_logs",
     "tau2",
     "nemo_gym",
-    "atif",
     "harbor",
     "eval_protocol",
 )

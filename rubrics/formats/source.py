@@ -162,7 +162,7 @@ class Source:
 
     def _parsed(self, line: bytes, number: int) -> Parsed | FormatProblem:
         try:
-            return parse(line.decode(), number)
+            return parse(line, number)
         except UnicodeDecodeError as error:
             return self.problem(number, f"not UTF-8: {error.reason} (byte {error.start + 1} of the line)")
         except FormatError as error:

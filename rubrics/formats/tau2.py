@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rubrics.formats.chat import is_message, steps_from_chat
-from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, number, numbers
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, expect_list, expect_object, number, numbers
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
 from rubrics.trajectory import End, Trajectory, wrap
@@ -48,45 +48,50 @@ def _tau2(record: Any) -> bool:
 @reader("tau2", detect=_tau2)
 def read_tau2(source: Source) -> Iterator[Trajectory | FormatProblem]:
     """tau2-bench results: {info, tasks, simulations: [{id, task_id, trial, messages, reward_info}]}."""
-    tasks: dict[Any, Any] = {}
+    tasks: dict[str, Any] = {}
     return source.each(lambda record: _trajectory(record, source, tasks), _simulations(source, tasks))
 
 
-def _simulations(source: Source, tasks: dict[Any, Any]) -> Iterator[Parsed | FormatProblem]:
+def _simulations(source: Source, tasks: dict[str, Any]) -> Iterator[Parsed | FormatProblem]:
     """The simulations as records; what there is of tasks goes into `tasks`, by id."""
     for record in source.records():
         data = record.value if isinstance(record, Parsed) else None
         if isinstance(record, FormatProblem) or not isinstance(data, dict) or "simulations" not in data:
             yield record
             continue
-        given = data.get("tasks")
-        tasks.update((task["id"], task) for task in given or () if isinstance(task, dict) and "id" in task)
-        for index, simulation in enumerate(data["simulations"] or ()):
+        try:
+            simulations = expect_list(data["simulations"], "simulations")
+            given = expect_list(data.get("tasks"), "tasks")
+        except FormatError as error:
+            yield source.problem(record.line, str(error))
+            continue
+        tasks.update((str(task.get("id")), task) for task in given if isinstance(task, dict))
+        for index, simulation in enumerate(simulations):
             start = f"simulations.{index}."
             places = [place.removeprefix(start) for place in record.not_finite if place.startswith(start)]
             yield Parsed(record.line, simulation, places)
 
 
-def _trajectory(record: Parsed, source: Source, tasks: Mapping[Any, Any]) -> Trajectory:
+def _trajectory(record: Parsed, source: Source, tasks: Mapping[str, Any]) -> Trajectory:
     data = record.value
     if not isinstance(data, dict) or "task_id" not in data:
         raise FormatError("expected a simulation: an object with id, task_id and messages")
     reason = str(data.get("termination_reason"))
     end: End | None = "error" if reason.endswith("_error") else _ENDS.get(reason)
-    messages = data.get("messages") or _messages_of_ticks(data.get("ticks") or ())
+    messages = expect_list(data.get("messages"), "messages") or _messages_of_ticks(data.get("ticks"))
     chat = [said for message in messages for said in _flat(message)]
     initial, steps = steps_from_chat([_said(message) for message in chat], done=end == "terminated")
     spoken = (message for message in chat if message["role"] == "assistant")
     for step, message in zip(steps, spoken, strict=True):
         step.metadata = {key: value for key, value in message.items() if key not in _SAID and value is not None}
-    judged = data.get("reward_info") or {}
+    judged = expect_object(data.get("reward_info"), "reward_info")
     reward = number(judged.get("reward"), "reward_info.reward")
     if end == "terminated" and steps:
         steps[-1].reward = reward
     metadata = {name: value for name, value in data.items() if name not in ("messages", "ticks")}
     return Trajectory(
         id=str(data.get("id") or f"{source.stem}/{data['task_id']}/{data.get('trial')}"),
-        task=wrap(tasks.get(data["task_id"])),
+        task=wrap(tasks.get(str(data["task_id"]))),
         initial=initial,
         steps=steps,
         end=end,
@@ -120,15 +125,20 @@ def _said(message: Any) -> Any:
     said = {key: value for key, value in message.items() if key in _SAID and (value is not None or key == "content")}
     if message["role"] == "tool":
         return {**said, "tool_call_id": message.get("id", message.get("tool_call_id"))}
-    if calls := said.get("tool_calls"):
-        said["tool_calls"] = [{"id": call.get("id"), "function": call} if "name" in call else call for call in calls]
+    if isinstance(calls := said.get("tool_calls"), list):
+        said["tool_calls"] = [_call(call) for call in calls]
     return said
+
+
+def _call(call: Any) -> Any:
+    return {"id": call.get("id"), "function": call} if isinstance(call, dict) and "name" in call else call
 
 
 def _messages_of_ticks(ticks: Any) -> list[Any]:
     """The turns of a conversation in which both sides talk at once."""
     messages: list[Any] = []
-    for tick in ticks:
+    for index, given in enumerate(expect_list(ticks, "ticks")):
+        tick = expect_object(given, f"ticks.{index}")
         messages += tick.get("user_tool_results") or ()
         _say(messages, "user", tick.get("user_chunk"), ())
         _say(messages, "assistant", tick.get("agent_chunk"), tick.get("agent_tool_calls") or ())
@@ -138,7 +148,7 @@ def _messages_of_ticks(ticks: Any) -> list[Any]:
 
 def _say(messages: list[Any], role: str, chunk: Any, calls: Any) -> None:
     """Adds a piece of speech or text to the turn of its speaker, or as a new turn, if there is anything in it."""
-    chunk = chunk or {}
+    chunk = expect_object(chunk, f"ticks: {role}")
     text = chunk.get("audio_script_gold") if chunk.get("is_audio") else chunk.get("content")
     if not text and not calls:
         return

@@ -69,6 +69,7 @@ class Output:
         self.kept = 0
         self.aside: Path | None = None
         self._places: dict[Key, _Place] = {}
+        self._end = 0  # of the rows in the file
         self._file = self._taken()
         self._is_file = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
         try:
@@ -140,6 +141,7 @@ class Output:
                 on_kept(data)
             offset += len(line)
         self._file.truncate(offset)  # a process died while it wrote the last line
+        self._end = offset
         self.kept = len(self._places)
         if stale:
             self._set_aside()
@@ -172,14 +174,14 @@ class Output:
         Raises:
             OutputError: it cannot be written.
         """
-        offset = os.fstat(self._file.fileno()).st_size if self._is_file else 0
-        rest = line
+        offset, rest = self._end, line
         try:
             while rest:  # the system may take a part at a time
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
             raise self._failed(error) from None
         self._places[key] = _Place(offset, len(line), position)
+        self._end = offset + len(line)
 
     def finish(self) -> int:
         """Put the rows in the order of the input; those of trajectories that were not in it come last.
@@ -217,7 +219,7 @@ class Output:
             temporary.unlink(missing_ok=True)
             raise self._failed(error) from None
         self._file.close()
-        self._file = replacement
+        self._file, self._end = replacement, offset
 
     def _failed(self, error: OSError) -> OutputError:
         return OutputError(f"{self.path} cannot be written: {error.strerror or error}")

@@ -113,8 +113,8 @@ def _as_well_as_json_can(value: Any) -> Any:
 def step_rewards_dict(rewards: StepRewards) -> dict[str, Any]:
     """Step rewards as JSON values, None for NaN."""
     return {
-        "values": finite(rewards.values.tolist(), []),
-        "emitted": finite(rewards.emitted.tolist(), []),
+        "values": [value if value == value else None for value in rewards.values.tolist()],
+        "emitted": [value if value == value else None for value in rewards.emitted.tolist()],
         "total": rewards.total,
         "kind": rewards.kind,
         "reduction": rewards.reduction,

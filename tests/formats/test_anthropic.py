@@ -119,7 +119,7 @@ def test_a_bad_block_is_named(tmp_path: Path) -> None:
     assert isinstance(first, Trajectory)
     assert isinstance(last, Trajectory)
     assert isinstance(problem, FormatProblem)
-    assert problem.message == "messages.0: a block is not of Anthropic's shape: KeyError('input')"
+    assert problem.message == "messages.0.content: a block has no 'input'"
 
 
 def test_the_real_file(shared_data: Path) -> None:

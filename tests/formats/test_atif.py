@@ -130,6 +130,11 @@ def test_what_is_not_to_the_letter_is_read_and_reported(tmp_path: Path) -> None:
     ]
 
 
+def test_it_may_have_an_id_as_our_own_format_has(tmp_path: Path) -> None:
+    trajectory = only(tmp_path / "t.json", {"id": "x", **document(USER, ANSWER)})
+    assert trajectory.source["format"] == "atif"
+
+
 def test_a_version_to_come_is_read_and_reported(tmp_path: Path) -> None:
     trajectory = only(tmp_path / "t.json", document(USER, AGENT, schema_version="ATIF-v1.9"))
     assert trajectory.metadata["repaired"] == ["schema_version: 'ATIF-v1.9' is none of ATIF-v1.0 to ATIF-v1.8"]

@@ -116,7 +116,7 @@ def test_a_job_is_a_folder_of_trials(tmp_path: Path) -> None:
     assert [item.id for item in good if isinstance(item, Trajectory)] == ["a", "b"]
     assert isinstance(problem, FormatProblem)
     assert problem.path == str(tmp_path / "c")
-    assert problem.message.startswith("trajectory.json: ")
+    assert problem.message.startswith("trajectory.json:2: the file ends in the middle")
 
 
 def test_a_trial_of_several_steps_has_an_episode_for_each(tmp_path: Path) -> None:

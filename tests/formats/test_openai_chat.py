@@ -1,13 +1,14 @@
 """OpenAI chats: the messages are the steps, and what people put beside them is the rest."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from rubrics.formats import FormatProblem, read
+from rubrics.formats import FormatProblem, Source, read, reader, registry
 from rubrics.formats.chat import message_of
 from rubrics.trajectory import Trajectory
 
@@ -118,6 +119,18 @@ def test_a_nan_is_no_reward_and_is_told(tmp_path: Path) -> None:
 def calling(name: str, arguments: dict[str, int]) -> dict[str, Any]:
     function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
     return {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+
+
+def test_a_format_that_extends_chats_is_asked_before_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_readers", dict(registry.formats()))
+
+    @reader("mine", detect=lambda record: isinstance(record, dict))
+    def read_mine(source: Source) -> Iterator[Trajectory | FormatProblem]:
+        """Chats with a mood."""
+        return source.each(lambda record: Trajectory(record.value["mood"]))
+
+    assert only(tmp_path / "a.jsonl", {"messages": CHAT, "mood": "good"}).id == "good"
+    assert only(tmp_path / "b.jsonl", {"id": "ours", "steps": []}).source["format"] == "jsonl"
 
 
 TEXT = st.text(max_size=8)
