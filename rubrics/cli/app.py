@@ -35,7 +35,5 @@ def rubrics(
     """Composable reward rubrics for LLM agents."""
 
 
-app.command()(rescore)
-app.command()(reaggregate)
-app.command()(convert)
-app.command()(formats)
+for command in (rescore, reaggregate, convert, formats):
+    app.command()(command)

@@ -121,9 +121,10 @@ def _trajectory(sample: _Sample, source: Source) -> Trajectory:
 def _converted(data: dict[str, Any], log: dict[str, Any], source: Source) -> Trajectory:
     if "id" not in data or "messages" not in data:
         raise FormatError("expected a sample with id and messages")
+    expect_list(data["messages"], "messages")
     core = resolved(data)
     choices = (core.get("output") or {}).get("choices") or [{}]
-    prompt, completion = conversation(expect_list(core["messages"], "messages"), choices[0].get("message"))
+    prompt, completion = conversation(core["messages"], choices[0].get("message"))
     end = _end(data, choices[0].get("stop_reason"))
     opening, steps = turns_of_chat(completion, done=end == "terminated", place="messages")
     given, target = core.get("input"), core.get("target")
@@ -170,14 +171,21 @@ def resolved(sample: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(sample.get("transcript"), dict):  # the older form
         core.setdefault("attachments", sample["transcript"].get("content"))
     attachments = expect_object(core.pop("attachments", None), "attachments")
-    inspect = _inspect_ai()
-    if inspect is None:
-        return {name: _attached(value, attachments) for name, value in core.items()}
+    if (inspect := _inspect_ai()) is not None:
+        core = _through_inspect(inspect, {**core, "attachments": attachments})
+    return {name: _attached(value, attachments) for name, value in core.items()}
+
+
+def _through_inspect(inspect: Any, core: dict[str, Any]) -> dict[str, Any]:
+    from pydantic import ValidationError
+
     try:
-        model = inspect.EvalSample.model_validate({**core, "attachments": attachments})
-    except ValueError as error:
-        raise FormatError(f"Inspect cannot read it: {error}") from None
-    whole = inspect.resolve_sample_attachments(model, "core")
+        sample = inspect.EvalSample.model_validate(core)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise FormatError(f"Inspect cannot read it: {place}: {problem['msg']}") from None
+    whole = inspect.resolve_sample_attachments(sample, "core")  # images, mostly; other text is left to us
     return dict(whole.model_dump(mode="json", exclude_none=True, include=set(_CORE)))
 
 
