@@ -95,7 +95,7 @@ class Progress:
         self._turn = Turn()
         self._rewards: StepRewards | None = None
         self._shares: dict[int, float] = {}
-        self._unpaid: set[int] = set()
+        self._unpaid: list[int] = []
 
     def _step_carefully(self, action: Any, observation: Any) -> float | Score | None:
         plan = self._rubric._compiled()
@@ -157,7 +157,7 @@ class Progress:
     def _commit_passed(self, run: Run, outcome: Outcome) -> None:
         self._commit(run, outcome)
         if not isinstance(outcome, Unscored):
-            self._unpaid.add(len(self._emitted) - 1)
+            self._unpaid.append(len(self._emitted) - 1)
 
     def _stepping(self, plan: Plan, action: Any, observation: Any, recording: bool, threads: bool) -> _Stepping:
         """A step in progress; if it fails, the episode is as it was."""
@@ -316,7 +316,8 @@ class Progress:
 
     def _replace_last(self, run: Run, outcome: Outcome, reason: str | None) -> None:
         self._emitted.pop()
-        self._unpaid.discard(len(self._emitted))  # the end is paid on it
+        if len(self._emitted) in self._unpaid:
+            self._unpaid.remove(len(self._emitted))  # the end is paid on it
         if self._recorded_last and run.record is not None:
             run.record.own_usage = run.record.own_usage + self.evaluations.pop().usage  # it was spent on this step too
         self._end_reason = reason
