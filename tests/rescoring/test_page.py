@@ -22,7 +22,7 @@ QUIET = (
 HOSTILE = '</script><script>document.title = "owned"</script><img src=x onerror=\'document.title = "owned"\'> & \u2028'
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     api = pytest.importorskip("playwright.sync_api")
     if not CHROMIUM.exists():
