@@ -58,10 +58,11 @@ def _from_log(source: Source) -> Iterator[Parsed | FormatProblem]:
         if isinstance(record, FormatProblem):
             yield record
             continue
-        if not _log(record.value):
-            yield source.problem(record.line, "expected a log with version, status, eval and samples")
+        samples = (record.value.get("samples") or []) if _log(record.value) else None
+        if not isinstance(samples, list):
+            yield source.problem(record.line, "expected a log with version, status, eval and a list of samples")
             continue
-        for index, sample in enumerate(expect_list(record.value.get("samples"), "samples")):
+        for index, sample in enumerate(samples):
             prefix = f"samples.{index}."
             places = [place.removeprefix(prefix) for place in record.not_finite if place.startswith(prefix)]
             yield Parsed(record.line, _Sample(sample, prefix[:-1], record.value), places)
