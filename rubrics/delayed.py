@@ -9,7 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rubrics.engine.frames import FRAME
-from rubrics.engine.journal import Pair
+from rubrics.engine.journal import Journal, Pair
 from rubrics.engine.plan import CUSTOM, DELAYED
 from rubrics.episode import Episode
 from rubrics.node import definer, has_class_forward
@@ -78,6 +78,10 @@ class TrajectoryRubric(Rubric):
             `ByEvidence`.
         """
         raise NotImplementedError
+
+    def _judge(self, journal: Journal) -> Any:
+        """What the sync driver calls at the end of an episode."""
+        return self.score_trajectory(journal.pairs_of(self))
 
     def forward(self, action: Any, observation: Any) -> Any:
         """The intermediate reward before the end, the judgement at the end.

@@ -9,6 +9,7 @@ import typer
 from rubrics import __version__
 from rubrics.cli.convert import convert
 from rubrics.cli.formats import formats
+from rubrics.cli.reaggregate import reaggregate
 from rubrics.cli.rescore import rescore
 
 app = typer.Typer(
@@ -37,3 +38,4 @@ def rubrics(
 app.command()(rescore)
 app.command()(convert)
 app.command()(formats)
+app.command()(reaggregate)

@@ -21,19 +21,20 @@ class Journal:
         actions, observations: of each step, the one in progress included. Two lists, since a pair for every step would
             keep the garbage collector busy in long episodes.
         inside: whether a step is in progress, so that changes can be undone.
+        scores: what delayed nodes made of their trajectory, by id, in the run that ends the episode.
     """
 
     __slots__ = (
         "_calls",
         "_lists",
         "_memory",
-        "_scores",
         "_seen",
         "_touched",
         "_undo",
         "actions",
         "inside",
         "observations",
+        "scores",
     )
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ class Journal:
         self._seen: dict[int, dict[int, Pair]] = {}
         self._calls: dict[int, list[tuple[int, Any, Any]]] = {}
         self._lists: dict[int, list[Pair]] = {}
-        self._scores: dict[int, Outcome] = {}
+        self.scores: dict[int, Outcome] = {}
         self._undo: list[Callable[[], None]] = []
         self._touched: set[tuple[str, int]] = set()
 
@@ -76,6 +77,7 @@ class Journal:
         """What nodes did since the last step is undone."""
         for undo in reversed(self._undo):
             undo()
+        self.scores.clear()  # they were all of this run: an episode ends once
         self.keep()
 
     def _first_touch(self, what: str, node: Rubric) -> bool:
@@ -108,6 +110,8 @@ class Journal:
 
     def pairs_of(self, node: Rubric) -> list[Pair]:
         """The pairs of a delayed node: what it was called with, else the step's own."""
+        if not (self._lists or self._seen) and node.sees == "steps":
+            return self.pairs
         key = id(node)
         if key in self._lists:
             return self._lists[key]
@@ -142,13 +146,11 @@ class Journal:
 
     def scored(self, node: Rubric, outcome: Outcome) -> None:
         """A delayed node scored its trajectory."""
-        if self.inside:
-            self._undo.append(_PutBack(self._scores, id(node), self._scores.get(id(node))))
-        self._scores[id(node)] = outcome
+        self.scores[id(node)] = outcome
 
     def score_of(self, node: Rubric) -> Outcome | None:
         """What a delayed node made of its trajectory; None where it was not asked."""
-        return self._scores.get(id(node))
+        return self.scores.get(id(node))
 
     def list_of(self, node: Rubric) -> list[Pair]:
         """The list that a delayed node with a `forward` of its own keeps (OpenEnv's habit)."""

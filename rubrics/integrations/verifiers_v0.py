@@ -13,7 +13,7 @@ For tasks and traces (the package `verifiers.v1`) see `rubrics.integrations.veri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from math import fsum, nan
 from typing import Any, Literal, NoReturn
@@ -155,10 +155,15 @@ def _message(message: Any) -> dict[str, Any]:
 
 
 def _dumped(message: Any) -> dict[str, Any]:
-    fields = {name: value for name, value in message.__dict__.items() if value is not None}
-    if message.__pydantic_extra__ or any(value.__class__ is not str for value in fields.values()):
+    fields = {}
+    for name, value in message.__dict__.items():
+        if value.__class__ is str:
+            fields[name] = value
+        elif value is not None:
+            return message.model_dump(exclude_none=True)  # type: ignore[no-any-return]
+    if message.__pydantic_extra__:
         return message.model_dump(exclude_none=True)  # type: ignore[no-any-return]
-    return fields  # all text, as nearly all messages are: a quarter of the time
+    return fields  # all text, as nearly all messages are: a tenth of the time
 
 
 # -- a reward function as a leaf --------------------------------------------------------------------------------------
@@ -183,10 +188,9 @@ class VerifiersFunction(RewardFunction):
         if VerifiersRubric()._is_group_func(function):
             raise TypeError(f"{self.name} is a function of whole groups; a leaf judges one rollout")
         self.parser = Parser() if parser is None else parser
-        self.needs_live_state = self._parameters[0].get("state", False)
-
-    def _known_as(self) -> Hashable:
-        return super()._known_as(), id(self.parser)
+        names, everything = self._parameters
+        self.needs_live_state = names.get("state", False)
+        self._shares = not everything and names.keys().isdisjoint({"parser", "state"})
 
     def known(self, trajectory: list[Pair]) -> dict[str, Any]:
         """What the function can ask for, by name."""

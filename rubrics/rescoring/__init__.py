@@ -9,9 +9,10 @@
 
 from rubrics.rescoring.content import content_hash
 from rubrics.rescoring.job import Finished, rescore_files
-from rubrics.rescoring.load import LoadError, load_rubric, load_types
+from rubrics.rescoring.load import LoadError, load_any_rubric, load_rubric, load_types
 from rubrics.rescoring.output import OutputError
 from rubrics.rescoring.plan import DryRun, plan_files
+from rubrics.rescoring.reaggregation import reaggregate
 from rubrics.rescoring.replay import Method, prepared
 from rubrics.rescoring.rows import Row, read_rows
 from rubrics.rescoring.run import (
@@ -36,6 +37,7 @@ __all__ = [
     "Row",
     "Summary",
     "Types",
+    "load_any_rubric",
     "load_rubric",
     "condition",
     "content_hash",
@@ -43,6 +45,7 @@ __all__ = [
     "plan_files",
     "prepared",
     "read_rows",
+    "reaggregate",
     "rescore",
     "rescore_async",
     "rescore_files",

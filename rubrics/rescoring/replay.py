@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from rubrics.engine.quick import only_step
 from rubrics.episode import Episode
 from rubrics.evaluation import Usage, evaluation_of
 from rubrics.fingerprint import fingerprints
@@ -266,6 +267,8 @@ def take(episode: Episode, steps: Sequence[Step], end: End | None, seen: Seen | 
         episode, steps, end: the episode and what becomes of it.
         seen: where the outcomes of each step are to go.
     """
+    if len(steps) == 1 and not is_unpaid(steps[0]) and only_step(episode, steps[0].action, steps[0].observation, end):
+        return
     for step in steps:
         if is_unpaid(step):
             episode.step_unpaid(step.action, step.observation)

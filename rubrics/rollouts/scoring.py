@@ -274,7 +274,7 @@ class Scorer:
             return Scored(None, "unscored", "the rollout has no steps")
         record = self.rubric.is_async_tree if self.record is None else self.record
         return self.rubric.episode(
-            trajectory.task, trajectory.initial, record or None, reduction=trajectory.reduction, id=trajectory.id
+            trajectory.task, trajectory.initial, record or None, False, trajectory.reduction, trajectory.id
         )
 
 
@@ -287,21 +287,19 @@ def _scored(episode: Episode, seen: Seen | None) -> Scored:
     reward = episode.total
     if reward is not None and episode.spreads:
         episode.rewards()  # now: a credit may be refused, and weights may change before somebody asks
-    scores: dict[str, float | None] = {}
+    scores: dict[str, Any] = episode.last_outcomes()
     reasons: dict[str, str] = {}
-    for path, outcome in episode.last_outcomes().items():
+    for path, outcome in scores.items():
         if outcome.__class__ is not float:
             if isinstance(outcome, Score | Unscored) and outcome.reason:
                 reasons[path] = outcome.reason
-            outcome = None if outcome is None or isinstance(outcome, Unscored) else float(outcome)
-        if path:
-            scores[path] = outcome
+            scores[path] = None if outcome is None or isinstance(outcome, Unscored) else float(outcome)
+    scores.pop("", None)
     if seen is not None:
         scores = {path: _sum([outcomes.get(path) for outcomes in seen]) for path in scores}
-    scored = Scored(reward, "unscored" if reward is None else "scored", reasons.get(""), scores, reasons)
-    scored.episode = episode
+    scored = Scored(reward, "scored", reasons.get(""), scores, reasons, episode=episode)
     if reward is None:
-        scored.reason = _why_unscored(episode)
+        scored.status, scored.reason = "unscored", _why_unscored(episode)
     if episode.evaluations:
         scored.evaluation = episode.evaluations[-1]
         scored.usage = sum((evaluation.usage for evaluation in episode.evaluations), NO_USAGE)
