@@ -63,6 +63,7 @@ def _trajectory(record: Parsed, source: Source) -> Trajectory:
         end=end,
         metadata={
             "group": instance,
+            "components": {},
             **({"environment": data["environment"]} if data.get("environment") else {}),
             **info,
         },
