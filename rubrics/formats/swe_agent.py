@@ -63,6 +63,7 @@ def _trajectory(record: Parsed, source: Source) -> Trajectory:
         end=end,
         metadata={
             "group": instance,
+            "components": {},
             **({"environment": data["environment"]} if data.get("environment") else {}),
             **info,
         },
@@ -88,7 +89,7 @@ def _before_acting(message: dict[str, Any]) -> bool:
 def _problem_statement(data: dict[str, Any]) -> dict[str, Any]:
     config = data.get("replay_config")
     if isinstance(config, str):
-        config = parse(config, 1).value
+        config = parse(config.encode(), 1).value
     problem = config.get("problem_statement") if isinstance(config, dict) else None
     return problem if isinstance(problem, dict) else {}
 

@@ -323,7 +323,7 @@ def test_other_files_are_no_logs(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text('{"a": 1}')
     (problem,) = read(path, "inspect")
-    assert "expected a log with version, status, eval and samples" in str(problem)
+    assert "expected a log with version, status, eval and a list of samples" in str(problem)
     other = tmp_path / "other.eval"
     with zipfile.ZipFile(other, "w") as file:
         file.writestr("word/document.xml", "<x/>")

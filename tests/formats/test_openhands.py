@@ -115,6 +115,12 @@ def test_a_file_of_events_is_one_trajectory(tmp_path: Path) -> None:
     assert same.steps == trajectory.steps
 
 
+def test_actions_and_observations_of_others_are_not_taken_for_it(tmp_path: Path) -> None:
+    for event in ({"action": "left", "observation": "a wall"}, {"source": "game", "action": "left"}):
+        problem = only(tmp_path / "moves.jsonl", event)
+        assert "unknown format" in str(problem)
+
+
 def test_an_observation_belongs_to_what_caused_it(tmp_path: Path) -> None:
     other = {**RAN, "id": 10, "args": {"command": "pwd"}}
     history = [ASKED, RAN, other, {**SEEN, "cause": 10, "content": "/"}, SEEN, {**ASKED, "id": 12}, FINISHED]

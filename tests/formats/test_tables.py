@@ -165,6 +165,17 @@ def test_values_that_json_does_not_know_become_text(tmp_path: Path) -> None:
     assert told == {"at": "2026-01-02T00:00:00+00:00", "image": "/wA=", "price": 1.5, "day": "2026-01-02"}
 
 
+def test_a_row_that_python_cannot_hold_hides_no_other(tmp_path: Path) -> None:
+    ids = pa.array([b"a", b"\xff", b"c"]).cast(pa.binary())
+    broken = pa.StringArray.from_buffers(3, ids.buffers()[1], ids.buffers()[2])
+    path = tmp_path / "chats.parquet"
+    pq.write_table(pa.table({"id": broken, "messages": [MESSAGES] * 3}), path)
+    first, problem, last = read(path)
+    assert isinstance(first, Trajectory) and isinstance(last, Trajectory) and isinstance(problem, FormatProblem)
+    assert (first.id, last.id, problem.line) == ("a", "c", 2)
+    assert problem.message.startswith("the row cannot be read: 'utf-8' codec can't decode byte 0xff")
+
+
 @pytest.mark.parametrize("kind", ["file", "stream"])
 def test_arrow_files_and_streams_are_tables_too(tmp_path: Path, kind: str) -> None:
     table = pa.Table.from_pylist([{"messages": MESSAGES, "id": f"a{number}"} for number in range(3)])
