@@ -69,11 +69,13 @@ def rows(file: io.BufferedReader) -> Iterator[Parsed | FormatError]:
                         yield FormatError(f"the row cannot be read: {row}", number)
                     else:
                         yield _record(row, number, ours)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         behind = f" behind row {number}" if number else ""
-        raise FormatError(f"the table cannot be read{behind}: {error}", number or None) from error
+        raise FormatError(
+            f"the table cannot be read{behind}: {error or type(error).__name__}", number or None
+        ) from error
 
 
 def _objects(batch: pyarrow.RecordBatch) -> list[dict[str, Any] | Exception]:
@@ -93,12 +95,15 @@ def _batches(file: io.BufferedReader) -> Iterator[pyarrow.RecordBatch]:
     source: BinaryIO = file if file.seekable() else io.BytesIO(file.read())
     if head.startswith(_PARQUET):
         yield from parquet.ParquetFile(source).iter_batches(batch_size=_ROWS)
-    elif head.startswith(_ARROW):
+        return
+    if head.startswith(_ARROW):
         stored = ipc.open_file(source)
-        for index in range(stored.num_record_batches):
-            yield stored.get_batch(index)
+        batches = map(stored.get_batch, range(stored.num_record_batches))
     else:
-        yield from ipc.open_stream(source)
+        batches = iter(ipc.open_stream(source))
+    for batch in batches:
+        batch.validate(full=True)  # else damaged offsets may end the process
+        yield batch
 
 
 def _written_by_us(schema: pyarrow.Schema) -> bool:

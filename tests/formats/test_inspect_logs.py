@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from hypothesis import given, strategies as st
 
 from rubrics.formats import FormatProblem, read
 from rubrics.trajectory import Trajectory
@@ -258,6 +259,18 @@ def test_of_a_zip_file_that_was_cut_off_all_whole_members_are_read(tmp_path: Pat
         assert (first.id, second.id) == ("cut/b/1", "cut/a/1")
         assert "no readable table of contents" in problem.message
         assert place in problem.message
+
+
+@given(data=st.data())
+def test_damage_anywhere_is_a_problem_and_nothing_worse(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = eval_log(tmp_path_factory.mktemp("damage"), sample("b"), sample("a"))
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(40, len(content) - 1))
+    content[at : at + data.draw(st.integers(0, 40))] = data.draw(st.binary(min_size=1, max_size=40))
+    path.write_bytes(content)
+    assert all(isinstance(item, Trajectory | FormatProblem) for item in read(path))
 
 
 def test_a_member_that_is_no_json_or_no_sample_is_named(tmp_path: Path) -> None:

@@ -214,6 +214,25 @@ def test_a_parquet_file_that_is_cut_is_a_problem(tmp_path: Path) -> None:
     assert problem.message.startswith("the table cannot be read: ")
 
 
+@pytest.mark.parametrize("kind", ["parquet", "file", "stream"])
+@given(data=st.data())
+def test_damage_is_a_problem_and_nothing_worse(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("damage") / "t.arrow"
+    table = pa.Table.from_pylist([{"messages": MESSAGES, "id": f"a{number}"} for number in range(9)])
+    if kind == "parquet":
+        pq.write_table(table, path)
+    else:
+        with (pa.ipc.new_file if kind == "file" else pa.ipc.new_stream)(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=4)
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(8, len(content) - 1))
+    content[at : at + data.draw(st.integers(1, 40))] = data.draw(st.binary(max_size=40))
+    path.write_bytes(content)
+    assert all(isinstance(item, Trajectory | FormatProblem) for item in read(path))
+
+
 def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = parquet(tmp_path / "chats.parquet", [{"messages": MESSAGES}])
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
