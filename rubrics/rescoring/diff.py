@@ -123,10 +123,12 @@ class NodeChange:
 
     @property
     def old_mean(self) -> float | None:
+        """Its mean score in the old run; None where n is 0."""
         return self._old / self.n if self.n else None
 
     @property
     def new_mean(self) -> float | None:
+        """Its mean score in the new run; None where n is 0."""
         return self._new / self.n if self.n else None
 
     @property
@@ -265,7 +267,7 @@ class Diff:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
-        share = self.moved_share
+        counts = self.counts
         return {
             "old": self.old.to_dict(),
             "new": self.new.to_dict(),
@@ -273,8 +275,8 @@ class Diff:
             "same_rubric": self.same_rubric,
             "changed_judges": self.changed_judges,
             "unstable": self.unstable,
-            "counts": {way: self.counts[way] for way in WAYS},
-            "moved_share": share,
+            "counts": {way: counts[way] for way in WAYS},
+            "moved_share": self.moved_share,
             "statuses": [
                 {"old": old, "new": new, "trajectories": number} for (old, new), number in self.statuses.items()
             ],

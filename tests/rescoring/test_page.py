@@ -22,7 +22,7 @@ QUIET = (
 HOSTILE = '</script><script>document.title = "owned"</script><img src=x onerror=\'document.title = "owned"\'> & \u2028'
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module")  # no longer: Playwright's loop counts as running in this thread
 def browser() -> Iterator[Any]:
     api = pytest.importorskip("playwright.sync_api")
     if not CHROMIUM.exists():
@@ -294,6 +294,7 @@ def test_steps_that_cannot_be_shown_say_why(tmp_path: Path, visit: Open, chats: 
 
 def test_a_trajectory_without_details_says_so(tmp_path: Path, visit: Open) -> None:
     page = visit(written(tmp_path, *runs(), details=1))
+    assert page.inner_text("#found") == "All 6. The steps and trees of 1 are in this page."
     page.click("button:text-is('c')")
     assert "are not in this page" in page.inner_text("#one")
     assert page.inner_text(".moved").split() == ["0.500", "→", "0.500", "unchanged"]

@@ -28,6 +28,7 @@ function setUpTable() {
   byId("group-label").hidden = data.groupNames.length === 0;
   view.lower = data.rows.id.map((id) => id.toLowerCase());
   view.unstable = new Set(data.rows.unstable);
+  view.detailed = document.querySelectorAll('script[id^="detail-"]').length;
   for (const name of ["text", "group"]) byId(name).addEventListener("input", readFilters);
   for (const name of ["way", "node"]) byId(name).addEventListener("change", readFilters);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
@@ -106,7 +107,8 @@ function showTable() {
   table.replaceChildren(el("thead", {}, el("tr", {}, heads)), el("tbody", {}, shown.map((i) => trajectoryRow(i, columns))));
   if (focused) table.querySelector(`[data-sort="${focused}"]`)?.focus();
   const all = data.rows.id.length;
-  byId("found").textContent = view.found.length === all ? `All ${count(all)}.` : `${count(view.found.length)} of ${count(all)}.`;
+  const said = view.found.length === all ? `All ${count(all)}.` : `${count(view.found.length)} of ${count(all)}.`;
+  byId("found").textContent = view.detailed < all ? `${said} The steps and trees of ${count(view.detailed)} are in this page.` : said;
   showPages(from);
 }
 
