@@ -37,9 +37,5 @@ def rubrics(
     """Composable reward rubrics for LLM agents."""
 
 
-app.command()(rescore)
-app.command()(diff)
-app.command()(table)
-app.command()(reaggregate)
-app.command()(convert)
-app.command()(formats)
+for command in (rescore, diff, table, reaggregate, convert, formats):
+    app.command()(command)

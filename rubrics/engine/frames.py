@@ -82,7 +82,7 @@ class Run:
         self.record: Evaluation | None = None
         self.again = False
         self.over = False
-        self.spent: list[Usage] = []
+        self.spent: list[Usage] = [] if episode is None else episode._spent
         self.lock = Lock() if threads or (plan.threaded and plan.remembers) else None
 
     def close(self) -> None:

@@ -287,7 +287,7 @@ def delayed(place: Place) -> SyncCall:
             value = node._intermediate
         else:
             try:
-                value = node._judge(journal)
+                value = node._judge(run)
                 if value.__class__ is not float or value - value != 0.0:
                     value = checked(value, who)
             except Exception as error:

@@ -16,7 +16,7 @@ step, a `reward` on a step (which ATIF has no place for), unknown fields, which 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rubrics.formats.chat import chat_observation, turns_of_chat
@@ -29,7 +29,8 @@ VERSIONS = tuple(f"ATIF-v1.{minor}" for minor in range(9))
 _SOURCES = {"user": "user", "system": "system", "agent": "assistant"}
 _KNOWN = ("step_id", "source", "message", "reasoning_content", "tool_calls", "observation", "is_copied_context")
 _MEASURED = ("timestamp", "model_name", "reasoning_effort", "metrics", "llm_call_count", "extra")
-_HEAD = ("steps", "subagent_trajectories")
+_HEAD = ("schema_version", "session_id", "trajectory_id", "agent", "notes", "final_metrics", "extra")
+_PARTS = ("steps", "subagent_trajectories", "continued_trajectory_ref")
 
 
 def _atif(record: Any) -> bool:
@@ -52,7 +53,7 @@ def trajectory_of_atif(data: Any, place: str) -> Trajectory:
     if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
         raise FormatError("expected an object with schema_version, agent and steps")
     repaired = _Repaired()
-    version = repaired.version(data.get("schema_version"))
+    head = repaired.head(data)
     said: list[dict[str, Any]] = []
     copied: list[dict[str, Any]] = []
     notes: list[tuple[dict[str, Any], float | None]] = []
@@ -71,31 +72,26 @@ def trajectory_of_atif(data: Any, place: str) -> Trajectory:
     opening, steps = turns_of_chat(said, done=False, place="steps")
     for turn, (metadata, reward) in zip(steps, notes, strict=True):
         turn.metadata, turn.reward = metadata, reward
-    about = {name: value for name, value in data.items() if name not in _HEAD}
-    if embedded := data.get("subagent_trajectories"):
-        about["subagent_trajectories"] = embedded
     return Trajectory(
         id=str(data.get("trajectory_id") or data.get("session_id") or place),
         initial=chat_observation([*copied, *opening]),
         steps=steps,
         metadata={
-            **about,
-            "schema_version": version,
+            **head,
             "components": {},
             **({"repaired": repaired.notes} if repaired.notes else {}),
         },
     )
 
 
-def joined(first: Trajectory, rest: Trajectory) -> Trajectory:
-    """A trajectory that goes on in another file, as one; what `rest` copied of `first` is told once."""
-    first.steps += rest.steps
-    first.metadata.pop("continued_trajectory_ref", None)
-    if further := rest.metadata.get("continued_trajectory_ref"):
-        first.metadata["continued_trajectory_ref"] = further
-    if notes := rest.metadata.get("repaired"):
-        first.metadata["repaired"] = [*first.metadata.get("repaired", ()), *notes]
-    return first
+def joined(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Documents of which each goes on in the next, as one; what a later one copied of those before is left out."""
+    first, *rest = documents
+    steps = list(first["steps"])
+    for document in rest:
+        new = (step for step in document["steps"] if step.get("is_copied_context") is not True)
+        steps += [{**step, "step_id": number} for number, step in enumerate(new, len(steps) + 1)]
+    return {**first, "steps": steps, "continued_trajectory_ref": documents[-1].get("continued_trajectory_ref")}
 
 
 def _messages(step: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
@@ -124,7 +120,21 @@ class _Repaired:
     def __init__(self) -> None:
         self.notes: list[str] = []
 
-    def version(self, given: Any) -> Any:
+    def head(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """All of a document but its steps."""
+        head = {name: value for name, value in data.items() if name != "steps"}
+        head["schema_version"] = self._version(data.get("schema_version"))
+        if isinstance(agent := data.get("agent"), dict):
+            head["agent"] = dict(agent)
+            self._rename(head["agent"], "agent", model_name=("model",))
+        for name in ("name", "version"):
+            if not isinstance(agent, dict) or name not in agent:
+                self.notes.append(f"agent.{name}: missing")
+        unknown = [name for name in data if name not in _HEAD and name not in _PARTS]
+        self.notes += [f"{name}: no field of ATIF; kept as metadata" for name in unknown]
+        return head
+
+    def _version(self, given: Any) -> Any:
         if given in VERSIONS:
             return given
         version = f"ATIF-v{str(given).removeprefix('ATIF-').removeprefix('v')}"

@@ -73,15 +73,14 @@ def _read(folder: Path) -> Trajectory:
 
 def _agent(folder: Path) -> Trajectory:
     """What the agent did, out of its files; without steps where there are none."""
-    trajectory: Trajectory | None = None
-    path, read = folder / "agent" / "trajectory.json", set[Path]()
-    while path.is_file() and path not in read:
-        read.add(path)
-        data = _json(path)
-        part = trajectory_of_atif(data, folder.name)
-        trajectory = part if trajectory is None else joined(trajectory, part)
-        path = path.with_name(Path(str(part.metadata.get("continued_trajectory_ref"))).name or "none")
-    return trajectory or Trajectory(folder.name, metadata={"no_steps": "the agent wrote no trajectory.json"})
+    documents: dict[Path, Any] = {}
+    path = folder / "agent" / "trajectory.json"
+    while path.is_file() and path not in documents:
+        documents[path] = _json(path)
+        path = path.with_name(Path(str(documents[path].get("continued_trajectory_ref"))).name or "none")
+    if not documents:
+        return Trajectory(folder.name, metadata={"no_steps": "the agent wrote no trajectory.json"})
+    return trajectory_of_atif(joined(list(documents.values())), folder.name)
 
 
 def _rewards(folder: Path, result: Mapping[str, Any]) -> dict[str, float | None]:

@@ -14,7 +14,6 @@ file come in the order of the dataset, one at a time; a JSON log is held in memo
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from typing import Any, BinaryIO
 
 from rubrics.formats.archive import Archive
 from rubrics.formats.chat import chat_observation, turns_of_chat
-from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, expect_list, expect_object, parse
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, expect_list, expect_object, numbers, parse
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
 from rubrics.trajectory import End, Trajectory, wrap
@@ -58,10 +57,11 @@ def _from_log(source: Source) -> Iterator[Parsed | FormatProblem]:
         if isinstance(record, FormatProblem):
             yield record
             continue
-        if not _log(record.value):
-            yield source.problem(record.line, "expected a log with version, status, eval and samples")
+        samples = (record.value.get("samples") or []) if _log(record.value) else None
+        if not isinstance(samples, list):
+            yield source.problem(record.line, "expected a log with version, status, eval and a list of samples")
             continue
-        for index, sample in enumerate(expect_list(record.value.get("samples"), "samples")):
+        for index, sample in enumerate(samples):
             prefix = f"samples.{index}."
             places = [place.removeprefix(prefix) for place in record.not_finite if place.startswith(prefix)]
             yield Parsed(record.line, _Sample(sample, prefix[:-1], record.value), places)
@@ -121,9 +121,10 @@ def _trajectory(sample: _Sample, source: Source) -> Trajectory:
 def _converted(data: dict[str, Any], log: dict[str, Any], source: Source) -> Trajectory:
     if "id" not in data or "messages" not in data:
         raise FormatError("expected a sample with id and messages")
+    expect_list(data["messages"], "messages")
     core = resolved(data)
     choices = (core.get("output") or {}).get("choices") or [{}]
-    prompt, completion = conversation(expect_list(core["messages"], "messages"), choices[0].get("message"))
+    prompt, completion = conversation(core["messages"], choices[0].get("message"))
     end = _end(data, choices[0].get("stop_reason"))
     opening, steps = turns_of_chat(completion, done=end == "terminated", place="messages")
     given, target = core.get("input"), core.get("target")
@@ -170,14 +171,21 @@ def resolved(sample: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(sample.get("transcript"), dict):  # the older form
         core.setdefault("attachments", sample["transcript"].get("content"))
     attachments = expect_object(core.pop("attachments", None), "attachments")
-    inspect = _inspect_ai()
-    if inspect is None:
-        return {name: _attached(value, attachments) for name, value in core.items()}
+    if (inspect := _inspect_ai()) is not None:
+        core = _through_inspect(inspect, {**core, "attachments": attachments})
+    return {name: _attached(value, attachments) for name, value in core.items()}
+
+
+def _through_inspect(inspect: Any, core: dict[str, Any]) -> dict[str, Any]:
+    from pydantic import ValidationError
+
     try:
-        model = inspect.EvalSample.model_validate({**core, "attachments": attachments})
-    except ValueError as error:
-        raise FormatError(f"Inspect cannot read it: {error}") from None
-    whole = inspect.resolve_sample_attachments(model, "core")
+        sample = inspect.EvalSample.model_validate(core)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise FormatError(f"Inspect cannot read it: {place}: {problem['msg']}") from None
+    whole = inspect.resolve_sample_attachments(sample, "core")  # images, mostly; other text is left to us
     return dict(whole.model_dump(mode="json", exclude_none=True, include=set(_CORE)))
 
 
@@ -310,12 +318,10 @@ _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 def grade(value: Any) -> float | None:
     """A value of a score as the number that Inspect's metrics make of it; None where it stands for none."""
-    if isinstance(value, int | float):
-        return float(value) if math.isfinite(value) else None
-    if not isinstance(value, str):
-        return None
-    known = _GRADES.get(value, _WORDS.get(value.lower()))
-    if known is None:
+    if isinstance(value, str):
+        known = _GRADES.get(value, _WORDS.get(value.lower()))
+        if known is not None:
+            return known
         with suppress(ValueError):
-            known = float(value)
-    return known if known is not None and math.isfinite(known) else None
+            value = float(value)
+    return numbers({"value": value}).get("value")

@@ -30,8 +30,8 @@ from rubrics.trajectory import End, Record, Step, Trajectory, wrap
 
 
 def _openhands(record: Any) -> bool:
-    if _is_event(record):
-        return True
+    if _is_event(record) and record.get("source") in ("agent", "user", "environment"):
+        return True  # others may have actions and observations too
     return (
         isinstance(record, dict)
         and isinstance(record.get("history"), list)

@@ -10,7 +10,8 @@ memory before the first trajectory is handed out. Messages are put into the orde
 What a model says between two answers, reasoning, text and calls, is one action, see `rubrics.formats.chat`. The reward
 of a step is the last one recorded in it, and that of the rollout the last of all, which is how OpenReward's consumers
 read it: OpenReward's own loggers write the reward of a message on each of its blocks, so a sum would count it several
-times.
+times. Components are the scores that a `RubricEnvironment` put into the metadata of the last event that has some; what
+events have as metadata is in that of the step.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rubrics.formats.chat import steps_from_chat
-from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, number
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, expect_object, number, numbers
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
 from rubrics.trajectory import Record, Trajectory, wrap
@@ -93,14 +94,16 @@ def _trajectories(record: Parsed) -> Iterator[Trajectory]:
     rollout: _Rollout = record.value
     start, info = rollout.start, (rollout.start.get("rollout_info") or {}) | rollout.info
     events = sorted(rollout.messages.values(), key=lambda event: event.get("index") or 0)
-    messages, rewards, finished = _chat(events)
+    messages, (before, *turns) = _chat(events)
     initial, steps = steps_from_chat(messages, done=False)
-    for step, reward, last in zip(steps, rewards[1:], finished[1:], strict=True):
-        step.reward = reward
-        if last:
+    for step, turn in zip(steps, turns, strict=True):
+        step.reward = turn.reward
+        step.metadata = {"events": turn.told} if turn.told else {}
+        if turn.finished:
             step.observation = Record(step.observation, done=True)
-    ended = any(finished)
-    known = [reward for reward in rewards if reward is not None]
+    ended = any(turn.finished for turn in (before, *turns))
+    known = [turn.reward for turn in (before, *turns) if turn.reward is not None]
+    scores = [told["rubric"].get("scores") for turn in turns for told in turn.told if "rubric" in told]
     spec = start.get("task_spec")
     group = info.get("task_index")
     if group is None and isinstance(spec, dict):
@@ -116,55 +119,66 @@ def _trajectories(record: Parsed) -> Iterator[Trajectory]:
         reduction="last" if known else None,
         metadata={
             "group": group,
+            "components": numbers(scores[-1]) if scores else {},
             **{name: start[name] for name in names if start.get(name) is not None},
             **({"rollout_info": info} if info else {}),
         },
     )
 
 
-def _chat(events: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[float | None], list[bool]]:
-    """The events as chat, and of what stands before the first action and of each action the reward, if it finished."""
+@dataclass
+class _Turn:
+    """What was paid and told in an action and its answers."""
+
+    reward: float | None = None
+    finished: bool = False
+    told: list[dict[str, Any]] = field(default_factory=list)
+
+
+def _chat(events: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[_Turn]]:
+    """The events as chat, and the turns in it; the first stands for what comes before the first action."""
     messages: list[dict[str, Any]] = []
-    rewards: list[float | None] = [None]
-    finished = [False]
-    turn: dict[str, Any] | None = None
+    turns = [_Turn()]
+    said: dict[str, Any] | None = None
     for event in events:
         place = f"messages.{event.get('index')}"
         kind = event.get("type")
         if kind in ("assistant_message", "reasoning", "tool_call"):
-            if turn is None:
-                turn = {"role": "assistant", "content": None}
-                messages.append(turn)
-                rewards.append(None)
-                finished.append(False)
-            _say(turn, kind, event)
+            if said is None:
+                said = {"role": "assistant", "content": None}
+                messages.append(said)
+                turns.append(_Turn())
+            _say(said, kind, event)
         elif kind in ("tool_result", "user_message", "system_message"):
-            turn = None
+            said = None
             message: dict[str, Any] = {"role": _ROLES[kind], "content": event.get("content")}
             if kind == "tool_result":
                 message["tool_call_id"] = event.get("callId")
             messages.append(message | _reference(event))
         else:
             raise FormatError(f"{place}.type: no such type of message: {kind!r:.60}")
+        turn = turns[-1]
         reward = number(event.get("reward"), f"{place}.reward")
-        rewards[-1] = rewards[-1] if reward is None else reward
-        finished[-1] = finished[-1] or event.get("isFinished") is True
-    return messages, rewards, finished
+        turn.reward = turn.reward if reward is None else reward
+        turn.finished = turn.finished or event.get("isFinished") is True
+        if told := expect_object(event.get("metadata"), f"{place}.metadata"):
+            turn.told.append(told)
+    return messages, turns
 
 
 _ROLES = {"tool_result": "tool", "user_message": "user", "system_message": "system"}
 
 
-def _say(turn: dict[str, Any], kind: str, event: dict[str, Any]) -> None:
+def _say(said: dict[str, Any], kind: str, event: dict[str, Any]) -> None:
     content = event.get("content")
     if kind == "tool_call":
         function = {"name": event.get("name"), "arguments": content}
-        turn.setdefault("tool_calls", []).append({"id": event.get("callId"), "function": function})
+        said.setdefault("tool_calls", []).append({"id": event.get("callId"), "function": function})
         return
     key = "content" if kind == "assistant_message" else "reasoning_content"
-    texts = [text for text in (turn.get(key), content or event.get("summary")) if text]
-    turn[key] = "\n\n".join(texts) if texts else None
-    turn.update(_reference(event))
+    texts = [text for text in (said.get(key), content or event.get("summary")) if text]
+    said[key] = "\n\n".join(texts) if texts else None
+    said.update(_reference(event))
 
 
 def _reference(event: dict[str, Any]) -> dict[str, Any]:

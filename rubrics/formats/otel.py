@@ -36,10 +36,11 @@ def read_otel(source: Source) -> Iterator[Trajectory | FormatProblem]:
     traces: dict[str, _Trace] = {}
 
     def collect(record: Parsed) -> tuple[Trajectory, ...]:
-        for span in map(_span, _raw_spans(record.value)):
-            trace = traces.setdefault(span.trace, _Trace(span.trace, record.line))
-            trace.spans[span.id] = span
-            trace.not_finite += record.not_finite
+        spans = [_span(span) for span in _raw_spans(record.value)]
+        for id in dict.fromkeys(span.trace for span in spans):
+            traces.setdefault(id, _Trace(id, record.line)).not_finite.extend(record.not_finite)
+        for span in spans:
+            traces[span.trace].spans[span.id] = span
         return ()
 
     try:

@@ -100,7 +100,9 @@ def number(value: Any, place: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise FormatError(f"{place}: expected a number, found {value!r:.60}")
-    return float(value)
+    if (found := _float(value)) is None:
+        raise FormatError(f"{place}: the number is too large, {value!r:.60}")
+    return found
 
 
 def numbers(values: Any) -> dict[str, float | None]:
@@ -108,10 +110,19 @@ def numbers(values: Any) -> dict[str, float | None]:
     if not isinstance(values, dict):
         return {}
     return {
-        name: None if value is None else float(value)
+        name: None if value is None else _float(value)
         for name, value in values.items()
         if value is None or isinstance(value, int | float)
     }
+
+
+def _float(value: int | float) -> float | None:
+    """None where it is too large for one, such as 1e999 or a whole number of hundreds of digits."""
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def expect_object(value: Any, place: str) -> dict[str, Any]:

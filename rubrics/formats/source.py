@@ -56,7 +56,7 @@ class Source:
         """
         with self.open() as file:
             try:
-                for record in rows(file) if is_table(file.peek(8)) else self._json(file):
+                for record in self._rows(file) if is_table(file.peek(8)) else self._json(file):
                     self.line = record.line
                     yield record
             except FormatError as error:
@@ -102,7 +102,7 @@ class Source:
                 yield trajectory
         except FormatError as error:
             yield self.problem(error.line or record.line, str(error))
-        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
             yield self.problem(record.line, f"not the shape of a record of this format: {error!r}")
 
     def sample(self) -> tuple[list[Any], FormatProblem | None]:
@@ -122,6 +122,10 @@ class Source:
                 raise
             problem = problem or self.problem(error.line, str(error))
         return values, problem
+
+    def _rows(self, file: BufferedReader) -> Iterator[Parsed | FormatProblem]:
+        for row in rows(file):
+            yield self.problem(row.line, str(row)) if isinstance(row, FormatError) else row
 
     def _json(self, file: BufferedReader) -> Iterator[Parsed | FormatProblem]:
         number = _skip_to_json(file)

@@ -17,7 +17,7 @@ from itertools import takewhile
 from typing import Any
 
 from rubrics.formats.chat import chat_observation
-from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, expect_list, expect_object
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, expect_list, expect_object, parse
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
 from rubrics.trajectory import End, Record, Step, Trajectory, wrap
@@ -63,6 +63,7 @@ def _trajectory(record: Parsed, source: Source) -> Trajectory:
         end=end,
         metadata={
             "group": instance,
+            "components": {},
             **({"environment": data["environment"]} if data.get("environment") else {}),
             **info,
         },
@@ -87,6 +88,8 @@ def _before_acting(message: dict[str, Any]) -> bool:
 
 def _problem_statement(data: dict[str, Any]) -> dict[str, Any]:
     config = data.get("replay_config")
+    if isinstance(config, str):
+        config = parse(config.encode(), 1).value
     problem = config.get("problem_statement") if isinstance(config, dict) else None
     return problem if isinstance(problem, dict) else {}
 

@@ -47,8 +47,8 @@ def is_table(head: bytes) -> bool:
     return head.startswith((_PARQUET, _ARROW, _STREAM))
 
 
-def rows(file: io.BufferedReader) -> Iterator[Parsed]:
-    """The rows of the table in `file`, one batch of them in memory at a time.
+def rows(file: io.BufferedReader) -> Iterator[Parsed | FormatError]:
+    """The rows of the table in `file`, one batch of them in memory at a time; an error for one that cannot be read.
 
     Raises FormatError where pyarrow is missing, or the table, or the rest of it, cannot be read.
     """
@@ -63,14 +63,29 @@ def rows(file: io.BufferedReader) -> Iterator[Parsed]:
         for batch in _batches(file):
             ours = _written_by_us(batch.schema)
             for start in range(0, batch.num_rows, _ROWS):
-                for row in batch.slice(start, _ROWS).to_pylist(maps_as_pydicts="strict"):
+                for row in _objects(batch.slice(start, _ROWS)):
                     number += 1
-                    yield _record(row, number, ours)
-    except (pyarrow.ArrowException, OSError) as error:
+                    if isinstance(row, Exception):
+                        yield FormatError(f"the row cannot be read: {row}", number)
+                    else:
+                        yield _record(row, number, ours)
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         behind = f" behind row {number}" if number else ""
-        raise FormatError(f"the table cannot be read{behind}: {error}", number or None) from error
+        raise FormatError(
+            f"the table cannot be read{behind}: {error or type(error).__name__}", number or None
+        ) from error
+
+
+def _objects(batch: pyarrow.RecordBatch) -> list[dict[str, Any] | Exception]:
+    """The rows as dicts; for a row with a value that Python cannot hold, such as text that is not UTF-8, the error."""
+    try:
+        return list(batch.to_pylist(maps_as_pydicts="strict"))
+    except (ValueError, LookupError, ArithmeticError) as error:
+        if batch.num_rows == 1:
+            return [error]
+        return [row for index in range(batch.num_rows) for row in _objects(batch.slice(index, 1))]
 
 
 def _batches(file: io.BufferedReader) -> Iterator[pyarrow.RecordBatch]:
@@ -80,23 +95,24 @@ def _batches(file: io.BufferedReader) -> Iterator[pyarrow.RecordBatch]:
     source: BinaryIO = file if file.seekable() else io.BytesIO(file.read())
     if head.startswith(_PARQUET):
         yield from parquet.ParquetFile(source).iter_batches(batch_size=_ROWS)
-    elif head.startswith(_ARROW):
+        return
+    if head.startswith(_ARROW):
         stored = ipc.open_file(source)
-        for index in range(stored.num_record_batches):
-            yield stored.get_batch(index)
+        batches = map(stored.get_batch, range(stored.num_record_batches))
     else:
-        yield from ipc.open_stream(source)
+        batches = iter(ipc.open_stream(source))
+    for batch in batches:
+        batch.validate(full=True)  # else damaged offsets may end the process
+        yield batch
 
 
 def _written_by_us(schema: pyarrow.Schema) -> bool:
     """Whether this is a table of `write_parquet`: what may be any JSON is text in all of its columns."""
     from pyarrow import types
 
-    return all(
-        name in schema.names
-        and (types.is_string(schema.field(name).type) or types.is_large_string(schema.field(name).type))
-        for name in _OURS
-    )
+    kinds = [schema.field(name).type for name in _OURS if name in schema.names]
+    texts = [types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) for kind in kinds]
+    return len(kinds) == len(_OURS) and all(texts)
 
 
 def _record(row: dict[str, Any], number: int, ours: bool) -> Parsed:
@@ -153,9 +169,9 @@ def dataset_files(folder: Path) -> list[Path] | None:
         with (folder / "state.json").open("rb") as file:
             files = json.load(file)["_data_files"]
         return [folder / entry["filename"] for entry in files]
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return None
-    except (ValueError, LookupError, TypeError):  # somebody else's state.json
+    except (ValueError, LookupError, TypeError, RecursionError):  # somebody else's state.json
         return None
 
 

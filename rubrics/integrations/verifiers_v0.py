@@ -114,7 +114,8 @@ class TreeRubric(VerifiersRubric):
                 state["error"] = NoRewardError(scored.reason)
         else:
             reward = filled(scored, self.unscored)
-        metrics = {f"{self.name}/{path}": score for path, score in scored.scores.items() if score is not None}
+        prefix = f"{self.name}/"
+        metrics = {prefix + path: score for path, score in scored.scores.items() if score is not None}
         state.update(reward=reward, metrics=metrics)
         return reward
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from rubrics.delayed import TrajectoryRubric
-from rubrics.engine.frames import FRAME, shared_in_this_run
-from rubrics.engine.journal import Journal, Pair
+from rubrics.engine.frames import FRAME, Run, shared_in_this_run
+from rubrics.engine.journal import Pair
 from rubrics.formats.chat import message_of
 from rubrics.score import RubricError
 
+_NOTHING: Mapping[Any, Any] = {}
 _MAPPING = (dict, Mapping)  # Mapping alone takes four times as long to tell that a dict is one
 
 
@@ -76,13 +77,13 @@ class RewardFunction(TrajectoryRubric):
     async def _called_async(self, trajectory: list[Pair]) -> Any:
         return await self.function(**self._arguments(trajectory))
 
-    def _judge(self, journal: Journal) -> Any:
-        if not self._scores_by_function or not self._shares or self.sees != "steps":
-            return super()._judge(journal)
-        # As `score_trajectory` does, which many functions need not be looked up for, nor given pairs that they drop.
-        shared = shared_in_this_run()
-        told = shared.get(self._told_as) or self._tell(shared, journal.pairs_of(self))
-        return self.function(**_own(told))
+    def _judge(self, run: Run) -> Any:
+        # Most functions are told what one before them was, and need no list of pairs for that.
+        if self._scores_by_function and self._shares and self.sees == "steps" and not run.over:
+            told = getattr(run.last, "shared", _NOTHING).get(self._told_as)
+            if told is not None:
+                return self.function(**_own(told))
+        return super()._judge(run)
 
     def _arguments(self, trajectory: list[Pair]) -> dict[str, Any]:
         # All functions of a tree are told the same of a rollout, unless they are called for some of its steps only.

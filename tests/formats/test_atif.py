@@ -86,6 +86,7 @@ def test_what_is_not_to_the_letter_is_read_and_reported(tmp_path: Path) -> None:
     wild = {
         "schema_version": "1.4",
         "agent": {"name": "a", "model": "m"},
+        "score": 1,
         "steps": [
             {"step_id": 1, "source": "user", "content": "Where?"},
             {
@@ -104,6 +105,7 @@ def test_what_is_not_to_the_letter_is_read_and_reported(tmp_path: Path) -> None:
     trajectory = only(tmp_path / "t.json", wild)
     assert trajectory.source["format"] == "atif"
     assert trajectory.metadata["schema_version"] == "ATIF-v1.4"
+    assert trajectory.metadata["agent"] == {"name": "a", "model_name": "m"}
     (step,) = trajectory.steps
     assert step.action.tool_calls == [
         {"id": "c1", "name": "find", "arguments": {"id": "Z9"}},
@@ -113,6 +115,9 @@ def test_what_is_not_to_the_letter_is_read_and_reported(tmp_path: Path) -> None:
     assert (step.reward, step.metadata["mood"]) == (0.5, "good")
     assert trajectory.metadata["repaired"] == [
         "schema_version: '1.4' was read as 'ATIF-v1.4'",
+        "agent.model: was read as model_name",
+        "agent.version: missing",
+        "score: no field of ATIF; kept as metadata",
         "steps.0.content: was read as message",
         "steps.1.source: 'assistant' was read as 'agent'",
         "steps.1.step_id: expected 2, found None",

@@ -87,7 +87,8 @@ def test_the_result_says_how_it_ended(tmp_path: Path, result: Any, end: str | No
 
 def test_a_trajectory_that_goes_on_in_another_file_is_one_episode(tmp_path: Path) -> None:
     copied = [{**step, "is_copied_context": True} for step in STEPS]
-    further = {**HEAD, "steps": [*copied, {"step_id": 3, "source": "agent", "message": "More."}]}
+    summary = {"step_id": 3, "source": "user", "message": "Go on."}
+    further = {**HEAD, "steps": [*copied, summary, {"step_id": 4, "source": "agent", "message": "More."}]}
     folder = trial(
         tmp_path / "t",
         DONE,
@@ -96,7 +97,9 @@ def test_a_trajectory_that_goes_on_in_another_file_is_one_episode(tmp_path: Path
     )
     trajectory = only(folder)
     assert [step.action.content for step in trajectory.steps] == ["Done.", "More."]
-    assert "continued_trajectory_ref" not in trajectory.metadata
+    assert trajectory.steps[0].observation.content == "Go on."
+    assert trajectory.metadata["continued_trajectory_ref"] is None
+    assert "repaired" not in trajectory.metadata
 
 
 def test_a_trial_without_a_trajectory_has_no_steps(tmp_path: Path) -> None:

@@ -47,6 +47,90 @@ SIMULATION = {
     "messages": [{"role": "assistant", "content": "A", "tool_calls": [{"id": "c", "name": "f", "arguments": {}}]}],
 }
 TICKS = [{"agent_chunk": {"role": "assistant", "content": "A"}}, {"user_chunk": {"role": "user", "content": "Q"}}]
+NODES = [
+    {"parent": None, "message": {"role": "user", "content": "Q"}, "sampled": False},
+    {"parent": 0, "message": {"role": "assistant", "tool_calls": [{"id": "c", "name": "f", "arguments": "{}"}]}},
+    {"parent": 1, "message": {"role": "assistant", "content": "A"}, "sampled": True},
+]
+TRACE = {
+    "id": "t",
+    "task": {"data": {"idx": 1}, "key": "k"},
+    "nodes": NODES,
+    "rewards": {"exact": {"score": 1.0, "weight": 1.0}},
+    "timing": {"scoring": {"start": 1.0}},
+    "calls": [{"finish_reason": "stop"}],
+    "errors": [],
+    "is_completed": True,
+    "ok": True,
+}
+TOOL_TRACE = [{"tool_name": "f", "arguments": {}, "result": {"data": {"reward": 0.5}, "metadata": {}, "done": True}}]
+ACTED = [
+    {
+        "id": 1,
+        "source": "agent",
+        "action": "run",
+        "args": {"command": "ls"},
+        "tool_call_metadata": {"tool_call_id": "c"},
+    },
+    {"id": 2, "source": "agent", "cause": 1, "observation": "run", "content": "x", "extras": {"agent_state": "error"}},
+    {"source": "agent", "kind": "ActionEvent", "thought": [{"text": "T"}], "action": {"c": 1}, "tool_name": "run"},
+    {"source": "environment", "kind": "ObservationEvent", "observation": {"content": [{"text": "x"}]}},
+]
+SAMPLE = {
+    "id": 1,
+    "epoch": 1,
+    "input": [{"role": "user", "content": "Q"}],
+    "target": ["A"],
+    "messages": [
+        {"role": "user", "content": "Q"},
+        {"role": "tool", "content": "R", "error": {"type": "t", "message": "m"}, "function": "f"},
+        {"role": "assistant", "content": [{"type": "reasoning", "reasoning": "T"}, {"type": "text", "text": "A"}]},
+    ],
+    "output": {"choices": [{"message": {"role": "assistant", "content": "A"}, "stop_reason": "stop"}]},
+    "scores": {"match": {"value": "C"}, "many": {"value": {"a": 1}}},
+    "attachments": {"x": "y"},
+    "events": [{"event": "model"}],
+}
+
+
+def events(id: str) -> dict[str, Any]:
+    start = {"eventType": "rollout", "eventId": id, "task_spec": {"id": "t"}, "rollout_info": {"task_index": 0}}
+    types = ("user_message", "assistant_message", "tool_call", "tool_result")
+    said = [
+        {
+            "eventType": "message",
+            "eventId": f"{id}{index}",
+            "rolloutEventId": id,
+            "index": index,
+            "type": type,
+            "content": "{}",
+            "name": "f",
+            "reward": 1.0,
+            "isFinished": type == "tool_result",
+        }
+        for index, type in enumerate(types)
+    ]
+    return {"events": [start, *said]}
+
+
+def span(trace: str) -> dict[str, Any]:
+    parts = [{"type": "text", "content": "A"}, {"type": "tool_call", "id": "c", "name": "f", "arguments": {}}]
+    score = {"gen_ai.evaluation.name": "exact", "gen_ai.evaluation.score.value": 1.0}
+    return {
+        "context": {"trace_id": trace, "span_id": "1"},
+        "parent_id": None,
+        "start_time": "1",
+        "end_time": "2",
+        "status": {"status_code": "OK"},
+        "attributes": {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": [{"role": "tool", "parts": [{"type": "tool_call_response", "id": "c"}]}],
+            "gen_ai.output.messages": [{"role": "assistant", "parts": parts, "finish_reason": "stop"}],
+        },
+        "events": [{"name": "gen_ai.evaluation.result", "attributes": score}],
+    }
+
+
 RECORDS: dict[str, dict[str, Any]] = {
     "openai-chat": {"messages": CHAT, "choices": [{"message": CHAT[3], "finish_reason": "stop"}], "components": {}},
     "openai-responses": {"request": {"input": ITEMS[:1]}, "response": {"output": ITEMS, "status": "completed"}},
@@ -60,7 +144,44 @@ RECORDS: dict[str, dict[str, Any]] = {
     },
     "atif": {"schema_version": "ATIF-v1.6", "agent": {}, "steps": [STEP]},
     "tau2": {"tasks": [{"id": "t"}], "simulations": [SIMULATION, {**SIMULATION, "messages": None, "ticks": TICKS}]},
+    "openenv": {
+        "episode_id": "e",
+        "messages": CHAT,
+        "reward": 1.0,
+        "done": True,
+        "tool_trace": TOOL_TRACE,
+        "verify_metrics": {"m": 1.0},
+        "task": {"id": "t"},
+    },
+    "openreward": events("r"),
+    "verifiers": {"id": "e", "env": {"id": "x"}, "task": {}, "group": {"id": "g"}, "traces": [TRACE]},
+    "verifiers-v0": {
+        "example_id": 0,
+        "prompt": CHAT[:1],
+        "completion": CHAT[1:],
+        "reward": 1.0,
+        "metrics": {"m": 1.0},
+        "error": None,
+        "is_completed": True,
+    },
+    "swe-agent": {
+        "environment": "main",
+        "trajectory": [{"action": "ls", "observation": "x", "thought": "T", "state": {}}],
+        "history": [{"role": "system", "content": "S"}],
+        "info": {"exit_status": "submitted", "submission": "diff"},
+        "replay_config": {"problem_statement": {"id": "p"}},
+    },
+    "openhands": {
+        "instance_id": "i",
+        "history": ACTED,
+        "error": None,
+        "test_result": {"report": {"resolved": True}},
+        "comment_success": [True],
+    },
+    "otel": span("a"),
+    "inspect": {"version": 2, "status": "success", "eval": {"task": "t"}, "samples": [SAMPLE]},
 }
+NEXT = {"openreward": events("s"), "otel": span("b")}  # where records of one id are one episode
 ODD = [None, 3, -1.5, True, "x", "", {}, [None], [{}], [[]], {"a": None}, {"role": 3}, float("nan"), 10**30]
 
 
@@ -90,7 +211,7 @@ def odd_records(draw: st.DrawFn) -> tuple[str, Any]:
 def test_an_odd_record_is_read_or_named_and_the_next_is_read(odd: tuple[str, Any], tmp_path: Path) -> None:
     format, record = odd
     path = tmp_path / "odd.jsonl"
-    path.write_text(f"{json.dumps(record)}\n{json.dumps(RECORDS[format])}\n")
+    path.write_text(f"{json.dumps(record)}\n{json.dumps(NEXT.get(format, RECORDS[format]))}\n")
     items = list(read(path, format))
     last = items[-1]
     assert isinstance(last, Trajectory)

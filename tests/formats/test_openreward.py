@@ -142,6 +142,15 @@ def test_steps_behind_the_finish_are_not_hidden(tmp_path: Path) -> None:
     assert [step.observation.done for step in trajectory.steps] == [False, True, False]
 
 
+def test_scores_of_a_rubric_environment_are_components_and_out_of_sight(tmp_path: Path) -> None:
+    told = {"rubric": {"status": "scored", "scores": {"tests": 1.0, "style": None}}}
+    events = [*QUIZ[:-1], {**QUIZ[-1], "metadata": told}]
+    trajectory = only(tmp_path, events)
+    assert trajectory.metadata["components"] == {"tests": 1.0, "style": None}
+    assert [step.metadata for step in trajectory.steps] == [{}, {"events": [told]}]
+    assert "rubric" not in str(trajectory.steps[1].observation)
+
+
 def test_what_was_too_large_is_referred_to(tmp_path: Path) -> None:
     events = [*QUIZ[:10], message(9, "tool_result", None, callId="c3", contentReference="s3://x")]
     trajectory = only(tmp_path, events)

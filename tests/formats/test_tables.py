@@ -165,6 +165,17 @@ def test_values_that_json_does_not_know_become_text(tmp_path: Path) -> None:
     assert told == {"at": "2026-01-02T00:00:00+00:00", "image": "/wA=", "price": 1.5, "day": "2026-01-02"}
 
 
+def test_a_row_that_python_cannot_hold_hides_no_other(tmp_path: Path) -> None:
+    ids = pa.array([b"a", b"\xff", b"c"]).cast(pa.binary())
+    broken = pa.StringArray.from_buffers(3, ids.buffers()[1], ids.buffers()[2])
+    path = tmp_path / "chats.parquet"
+    pq.write_table(pa.table({"id": broken, "messages": [MESSAGES] * 3}), path)
+    first, problem, last = read(path)
+    assert isinstance(first, Trajectory) and isinstance(last, Trajectory) and isinstance(problem, FormatProblem)
+    assert (first.id, last.id, problem.line) == ("a", "c", 2)
+    assert problem.message.startswith("the row cannot be read: 'utf-8' codec can't decode byte 0xff")
+
+
 @pytest.mark.parametrize("kind", ["file", "stream"])
 def test_arrow_files_and_streams_are_tables_too(tmp_path: Path, kind: str) -> None:
     table = pa.Table.from_pylist([{"messages": MESSAGES, "id": f"a{number}"} for number in range(3)])
@@ -201,6 +212,25 @@ def test_a_parquet_file_that_is_cut_is_a_problem(tmp_path: Path) -> None:
     (problem,) = read(path)
     assert isinstance(problem, FormatProblem)
     assert problem.message.startswith("the table cannot be read: ")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "file", "stream"])
+@given(data=st.data())
+def test_damage_is_a_problem_and_nothing_worse(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("damage") / "t.arrow"
+    table = pa.Table.from_pylist([{"messages": MESSAGES, "id": f"a{number}"} for number in range(9)])
+    if kind == "parquet":
+        pq.write_table(table, path)
+    else:
+        with (pa.ipc.new_file if kind == "file" else pa.ipc.new_stream)(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=4)
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(8, len(content) - 1))
+    content[at : at + data.draw(st.integers(1, 40))] = data.draw(st.binary(max_size=40))
+    path.write_bytes(content)
+    assert all(isinstance(item, Trajectory | FormatProblem) for item in read(path))
 
 
 def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,6 +109,7 @@ def test_odd_messages_are_read_as_they_are(tmp_path: Path) -> None:
             "traj.0.tool_calls.0: expected a function with a name",
         ),
         (result(reward="1.0"), "reward: expected a number, found '1.0'"),
+        (result(reward=10**400), "reward: the number is too large, 1000"),
         (result(info="x"), "info: expected an object, found 'x'"),
         ({"id": "a"}, "expected an object with task_id, reward, info and traj"),
         (3, "expected an object with task_id, reward, info and traj"),
