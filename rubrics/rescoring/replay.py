@@ -194,8 +194,11 @@ class Replay:
             self.row.evaluation = evaluation_of(again)
 
     def _last_paid(self) -> int:
-        """The step to record where only one is: the last that is judged."""
-        return max((index for index, step in enumerate(self.steps) if not is_unpaid(step)), default=-1)
+        """The step to record where only one is: the last that is judged; -1 where none is."""
+        last = len(self.steps) - 1
+        while last >= 0 and is_unpaid(self.steps[last]):
+            last -= 1
+        return last
 
     def _unscored(self, index: int, episode: Episode) -> None:
         root = episode.last_outcomes().get("")
