@@ -342,10 +342,9 @@ def rollouts(rounds: int) -> None:
                     took[name].append(milliseconds)
                 first = rewards["verifiers"]
                 assert all(abs(a - b) < 1e-9 for found in rewards.values() for a, b in zip(found, first, strict=True))
-            reference = statistics.median(took["verifiers"])
             for name, times in took.items():
-                middle = statistics.median(times)
-                least, ratio = min(times), reference / middle
+                middle, least = statistics.median(times), min(times)
+                ratio = statistics.median(a / b for a, b in zip(took["verifiers"], times, strict=True))  # by rounds
                 print(f"rollouts, {kind}: {name:29} {middle:6.1f} ms ({least:.1f} at least), {ratio:.1f} x")
 
     asyncio.run(run())
