@@ -135,11 +135,12 @@ def judge(folder: Path, trajectories: int, rounds: int) -> None:
 
 
 SCORER = """
-from inspect_ai.scorer import Score, Scorer, mean, scorer
+from inspect_ai.scorer import Score, Scorer, Target, mean, scorer
+from inspect_ai.solver import TaskState
 
 @scorer(metrics=[mean()])
 def has_answer() -> Scorer:
-    async def score(state, target):
+    async def score(state: TaskState, target: Target) -> Score:
         return Score(value=1.0 if "answer" in state.output.completion else 0.0)
     return score
 """
@@ -155,13 +156,21 @@ class HasAnswer(Rubric):
 TASK = """
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import ModelOutput, get_model
-from inspect_ai.solver import generate
+from inspect_ai.model import ModelOutput
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+
+@solver
+def answers() -> Solver:
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        state.output = ModelOutput.from_content("mockllm/model", "the answer is 42")
+        state.messages.append(state.output.message)
+        return state
+    return solve
 
 @task
 def many(count: int = 1000):
-    return Task(dataset=MemoryDataset([Sample(id=i, input=f"question {i}", target="x") for i in range(count)]),
-                solver=generate())
+    samples = [Sample(id=i, input=f"question {i}", target="x") for i in range(count)]
+    return Task(dataset=MemoryDataset(samples), solver=answers())
 """
 
 

@@ -1,8 +1,9 @@
 """Logs of Inspect: `.eval`, a zip file with a member a sample, and `.json`, one document.
 
-A sample in one epoch is an episode, see `conversation`; `attachment://` references are resolved. Where inspect_ai is
-installed, conversations go through its own reader, which knows the forms of older versions too. The samples of a zip
-file come in the order of the dataset, one at a time; a JSON log is held in memory as a whole.
+A sample in one epoch is an episode, see `conversation`; `attachment://` references are resolved. Logs of older versions
+go through inspect_ai's own reader where it is installed, which knows all their forms; those of today's version are read
+without it, since importing it takes longer than reading thousands of samples. The samples of a zip file come in the
+order of the dataset, one at a time; a JSON log is held in memory as a whole.
 
     task        {"input", "target", "choices", "metadata", "sample_id", "epoch"}, as in Inspect's own states
     reward      the value of the score, where there is one; or its part "reward", as `rubric_scorer` writes it. Several
@@ -27,6 +28,7 @@ from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
 from rubrics.trajectory import End, Trajectory, wrap
 
+_VERSION = 2  # of logs, since 2024
 _HEADERS = ("header.json", "_journal/start.json")  # the first is written last
 
 
@@ -122,7 +124,7 @@ def _converted(data: dict[str, Any], log: dict[str, Any], source: Source) -> Tra
     if "id" not in data or "messages" not in data:
         raise FormatError("expected a sample with id and messages")
     expect_list(data["messages"], "messages")
-    core = resolved(data)
+    core = resolved(data, older=log.get("version") != _VERSION or "transcript" in data or "score" in data)
     choices = (core.get("output") or {}).get("choices") or [{}]
     prompt, completion = conversation(core["messages"], choices[0].get("message"))
     end = _end(data, choices[0].get("stop_reason"))
@@ -165,13 +167,18 @@ def _converted(data: dict[str, Any], log: dict[str, Any], source: Source) -> Tra
 _CORE = ("id", "epoch", "input", "choices", "target", "messages", "output", "attachments")
 
 
-def resolved(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """Input, target, messages and output of a sample, with what stands for its attachments put in their place."""
+def resolved(sample: Mapping[str, Any], older: bool = False) -> dict[str, Any]:
+    """Input, target, messages and output of a sample, with what stands for its attachments put in their place.
+
+    Args:
+        sample: as it stands in a log.
+        older: whether an older version wrote it.
+    """
     core = {name: sample[name] for name in _CORE if name in sample}
     if isinstance(sample.get("transcript"), dict):  # the older form
         core.setdefault("attachments", sample["transcript"].get("content"))
     attachments = expect_object(core.pop("attachments", None), "attachments")
-    if (inspect := _inspect_ai()) is not None:
+    if older and (inspect := _inspect_ai()) is not None:
         core = _through_inspect(inspect, {**core, "attachments": attachments})
     return {name: _attached(value, attachments) for name, value in core.items()}
 
