@@ -75,6 +75,36 @@ def test_rows_are_written_as_they_are_done_and_put_in_order_at_the_end(runs: Pat
     assert not list(runs.parent.glob("*.tmp"))
 
 
+@pytest.mark.parametrize("given", ["runs.jsonl", "."])
+@pytest.mark.parametrize("written", ["out", "store"])
+def test_nothing_is_written_where_recordings_are(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, given: str, written: str
+) -> None:
+    monkeypatch.chdir(runs.parent)
+    before = runs.read_bytes()
+    files = {"out": "../elsewhere.jsonl", "store": None, written: "runs.jsonl"}
+    with pytest.raises(OutputError, match=r"is one of the inputs|lies in \., which is read: choose a place outside"):
+        rescore_files([given], Reads(), **files, overwrite=True)  # type: ignore[arg-type]
+    with pytest.raises(OutputError, match="lies in"):
+        rescore_files(".", Reads(), "new.jsonl")
+    assert runs.read_bytes() == before
+    assert not Path("new.jsonl").exists()
+    assert not Path("../elsewhere.jsonl").exists()
+
+
+def test_a_link_to_the_output_stays_one(runs: Path) -> None:
+    real, link = runs.parent / "far" / "real.jsonl", runs.with_name("out.jsonl")
+    real.parent.mkdir()
+    link.symlink_to(real)
+    rescore_files(runs, Waits(), link)
+    assert link.is_symlink()
+    assert ids(real) == ALL
+    aside = rescore_files(runs, Waits(2.0), link, resume=True).aside
+    assert link.is_symlink()
+    assert aside is not None
+    assert ids(aside) == ids(real) == ALL
+
+
 def test_a_finished_run_is_resumed_without_scoring_anything(runs: Path) -> None:
     out = runs.with_name("out.jsonl")
     first = rescore_files(runs, Reads(), out)
@@ -263,11 +293,12 @@ def test_two_runs_do_not_write_one_file(runs: Path) -> None:
 
 
 def test_something_else_is_not_taken_for_a_run(runs: Path) -> None:
-    before = runs.read_bytes()
+    other = runs.with_name("other.jsonl")
+    other.write_bytes(before := runs.read_bytes())
     for options in ({}, {"resume": True}):
-        with pytest.raises(OutputError, match=r"runs.jsonl:1: no row of a rescoring run; choose another file"):
-            rescore_files(runs, Reads(), runs, **options)
-    assert runs.read_bytes() == before
+        with pytest.raises(OutputError, match=r"other.jsonl:1: no row of a rescoring run; choose another file"):
+            rescore_files(runs, Reads(), other, **options)
+    assert other.read_bytes() == before
 
 
 def test_equal_ids_and_contents_have_a_row_each(tmp_path: Path) -> None:
