@@ -153,6 +153,8 @@ def rescore_files(
             method = GroupMethod.of(rubric, group_size, assume_end, types)
         else:
             method = stack.enter_context(prepared(rubric, assume_end, types, record))
+            if budget is not None:
+                method = replace(method, refused=budget.refused)
         output = stack.enter_context(
             Output(
                 out,
@@ -274,11 +276,13 @@ class _Job:
     def _is_over(self) -> bool:
         if self.stop.is_set():
             self.finished.stopped = self.finished.stopped or "interrupted"
+        if self.budget is not None and self.budget.exhausted:
+            self.finished.stopped = self.finished.stopped or "budget"
         return self.finished.stopped is not None
 
     def _write(self, number: int, row: Row) -> None:
         if self.budget is not None and self.budget.exhausted and row.status in ("error", "unscored"):
-            self.finished.stopped = "budget"
+            self.finished.stopped = self.finished.stopped or "budget"
             return
         row, line = line_of(row)
         self.output.add(self.keys.pop(number), line, number)

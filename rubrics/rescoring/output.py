@@ -75,7 +75,8 @@ class Output:
         on_kept: Callable[[Mapping[str, Any]], None] = lambda data: None,
     ) -> None:
         self.path = Path(path)
-        self._target = Path(os.path.realpath(path))  # a link stays one when the file is replaced
+        link = self.path.is_symlink()  # it stays one when the file is replaced
+        self._target = self.path.resolve() if link else self.path
         self.rubric = rubric
         self.kept = 0
         self.aside: Path | None = None

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from judges import Binary, LLMJudge, Price, ScriptedClient
-from rubrics import Gate, Rubric, TrajectoryRubric, WeightedSum
-from rubrics.formats import write_jsonl
-from rubrics.rescoring import ConditionError, OutputError, Row, read_rows, rescore_files
+from judges import Binary, JudgeError, Jury, LLMJudge, Price, ScriptedClient
+from rubrics import Fallback, Gate, Rubric, TrajectoryRubric, WeightedSum
+from rubrics.formats import read, write_jsonl
+from rubrics.rescoring import ConditionError, OutputError, Row, read_rows, rescore, rescore_files
 from rubrics.trajectory import Step, Trajectory
 
 
@@ -381,6 +382,55 @@ def test_the_budget_ends_a_run_and_a_larger_one_goes_on(runs: Path) -> None:
     assert len(client.requests) == 20
     assert asked < 20
     assert ids(out) == ALL
+
+
+def polite(client: ScriptedClient, **options: Any) -> LLMJudge:
+    return LLMJudge(
+        "Is it polite?\n{{ action.text | untrusted }}", Binary(), client=client, model="m", reason=False, **options
+    )
+
+
+class Shy(Rubric):
+    """Makes a number of whatever its judge says."""
+
+    def __init__(self, judge: LLMJudge) -> None:
+        super().__init__()
+        self.judge = judge
+
+    async def forward(self, action: Any, observation: Any) -> Any:
+        try:
+            return await self.judge(action, observation) or 0.0
+        except JudgeError:
+            return 0.0
+
+
+FORGIVING: dict[str, Callable[..., Rubric]] = {
+    "fallback": lambda **options: Fallback(polite(on_failure="unscored", **options), 0.0),
+    "error": lambda **options: Fallback(polite(**options), 0.0, on_error=True),
+    "sum": lambda **options: WeightedSum(
+        [polite(on_failure="unscored", **options), Reads()], [1, 1], normalize="total", on_unscored="renormalize"
+    ),
+    "jury": lambda **options: LLMJudge(Jury(polite(**options).judge, 3, quorum=1)),
+    "own": lambda **options: Shy(polite(**options)),
+}
+
+
+@pytest.mark.parametrize("tree", FORGIVING.values(), ids=FORGIVING)
+@pytest.mark.parametrize("money", [1.0, 1.5])
+def test_no_tree_makes_a_reward_of_what_the_budget_refused(
+    tmp_path: Path, tree: Callable[..., Rubric], money: float
+) -> None:
+    runs, out, client = tmp_path / "runs.jsonl", tmp_path / "out.jsonl", yes()
+    write_jsonl(runs, [trajectory(f"t{i}", i) for i in range(10)])
+    rubric = tree(client=client, price=Price(1000.0, 1000.0), max_tokens=10)
+    finished = rescore_files(runs, rubric, out, budget_usd=money, concurrency=2)
+    assert finished.stopped == "budget"
+    assert finished.written < 10
+    rescore_files(runs, rubric, out, resume=True)
+    assert [row.reward for row in read_rows(out)] == [
+        row.reward for row in rescore(read(runs), tree(client=yes(), max_tokens=10))
+    ]
+    assert len(client.requests) == (30 if isinstance(rubric, LLMJudge) else 10)
 
 
 def test_verdicts_of_all_steps_are_in_the_row(tmp_path: Path) -> None:
