@@ -79,6 +79,7 @@ def equipped(
     store: Store | str | Path | None = None,
     budget: BudgetLike | None = None,
     price: Price | None = None,
+    processes: int = 1,
 ) -> Iterator[list[Asker]]:
     """Give all judges of a tree, or of a group rubric, one store and one budget, for as long as the block runs.
 
@@ -87,6 +88,7 @@ def equipped(
         store: where exchanges are kept, for judges that have no store of their own.
         budget: what they may spend together; budgets of their own hold as well.
         price: of models of which no price is known.
+        processes: how many processes do the same: each judge's concurrency is divided among them, at least one each.
     """
     asking = askers(rubric)
     before = [asker.exchanger for asker in asking]
@@ -94,6 +96,7 @@ def equipped(
     try:
         for asker in asking:
             asker.exchanger = asker.exchanger.within(shared, budget, price)
+            asker.exchanger.concurrency = max(1, asker.exchanger.concurrency // processes)
         yield asking
     finally:
         for asker, exchanger in zip(asking, before, strict=True):

@@ -13,10 +13,10 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, aclosing
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, aclosing, closing
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rubrics.formats import read
 from rubrics.formats.parsing import FormatProblem
@@ -24,13 +24,16 @@ from rubrics.rescoring import judging
 from rubrics.rescoring.content import content_hash
 from rubrics.rescoring.output import Key, Output
 from rubrics.rescoring.replay import Method, Record, prepared
-from rubrics.rescoring.rows import Row
+from rubrics.rescoring.rows import Row, line_of
 from rubrics.rescoring.run import AssumedEnd, Numbered, as_completed, refuse_a_running_loop, row_of
 from rubrics.rescoring.summary import Summary
 from rubrics.rescoring.types import Types
 from rubrics.rescoring.where import condition
 from rubrics.rubric import Rubric
 from rubrics.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from rubrics.rescoring.engines.ray import Pool
 
 Stopped = Literal["interrupted", "budget", "error"]
 Selected = tuple[int, Key, Trajectory | FormatProblem]
@@ -79,6 +82,9 @@ def rescore_files(
     budget_usd: float | None = None,
     price: tuple[float, float] | None = None,
     on_error: Literal["row", "stop"] = "row",
+    engine: Literal["local", "ray"] = "local",
+    workers: int | None = None,
+    worker_timeout: float | None = None,
     stop: threading.Event | None = None,
     on_row: Callable[[Row], None] = lambda row: None,
     on_begin: Callable[[int], None] = lambda kept: None,
@@ -106,6 +112,12 @@ def rescore_files(
             a trajectory that was not finished has no row then.
         price: US dollars a million tokens of the prompt and of the reply, for models of unknown price.
         on_error: `"stop"` ends the run at the first row with the status `"error"`.
+        engine: `"local"` scores in this process, `"ray"` in worker processes, with equal rows. With `RAY_ADDRESS`, or a
+            Ray that is initialised, those are of that cluster.
+        workers: how many worker processes; by default one for each CPU that Ray has. `concurrency`, and that of each
+            judge, is divided among them.
+        worker_timeout: seconds after which a worker that has something to do and answers nothing is killed. What it had
+            is scored again; a trajectory that brings this about alone, twice, has a row `"error"`.
         stop: set it, from a signal handler or another thread, to begin no further trajectory.
         on_row, on_begin: told of each row that was written, and before the first one of the number of rows kept.
 
@@ -113,9 +125,15 @@ def rescore_files(
         OutputError: the output cannot be used or written.
         ConditionError: `where` is no expression.
         FormatError: there is no such format.
+        EngineError: the workers cannot load the tree, or die one after another.
+        ImportError: the engine is not installed.
         RuntimeError: the tree has async nodes and an event loop runs in this thread: call it in another.
     """
-    if rubric.is_async_tree:
+    if engine not in ("local", "ray"):
+        raise ValueError(f"engine is 'local' or 'ray', not {engine!r}")
+    if engine == "local" and (workers is not None or worker_timeout is not None):
+        raise ValueError("workers are of the engine 'ray': give engine='ray' (--engine ray), or leave them out")
+    if engine == "local" and rubric.is_async_tree:
         refuse_a_running_loop("call it in another thread: await asyncio.to_thread(rescore_files, …)")
     if only_failed and overwrite:
         raise ValueError("only_failed goes on with a file, and overwrite replaces it: give one of them")
@@ -123,8 +141,6 @@ def rescore_files(
         raise ValueError(f"on_error is 'row' or 'stop', not {on_error!r}")
     out = Path(out)
     finished = Finished()
-    budget = judging.budget_of(budget_usd)
-    money = None if price is None else judging.price_of(*price)
     kept_at = out.with_name(f"{out.name.removesuffix('.jsonl')}.verdicts.jsonl") if store == "beside" else store
     trajectories = selected(read(files, format), where, limit)
     failed: set[tuple[str | None, str | None]] = set()
@@ -136,7 +152,15 @@ def rescore_files(
         return False
 
     with ExitStack() as stack:
-        stack.enter_context(judging.equipped(rubric, judging.store_of(kept_at, ask_again), budget, money))
+        budget: Any
+        if engine == "ray":
+            from rubrics.rescoring.engines.ray import Pool
+
+            recipe = (types or Types(), assume_end, record, kept_at, ask_again, price)
+            budget = pool = Pool(rubric, *recipe, budget_usd, workers, concurrency, worker_timeout)
+        else:
+            budget, money = judging.budget_of(budget_usd), None if price is None else judging.price_of(*price)
+            stack.enter_context(judging.equipped(rubric, judging.store_of(kept_at, ask_again), budget, money))
         method = stack.enter_context(prepared(rubric, assume_end, types, record))
         output = stack.enter_context(
             Output(
@@ -157,7 +181,9 @@ def rescore_files(
                 if output.has(key, number) or key[:2] in failed
             )
         job = _Job(output, finished, method, budget, on_error == "stop", stop or threading.Event(), on_row)
-        if rubric.is_async_tree:
+        if engine == "ray":
+            job.run_in(pool, trajectories)
+        elif rubric.is_async_tree:
             asyncio.run(job.run_async(trajectories, concurrency))
         else:
             job.run(trajectories)
@@ -223,7 +249,7 @@ class _Job:
 
     def run(self, trajectories: Iterator[Selected]) -> None:
         for number, trajectory, content in self._missing(trajectories):
-            self._write(number, row_of(trajectory, self.method, content))
+            self._write(number, *line_of(row_of(trajectory, self.method, content)))
             if self._is_over():
                 break
 
@@ -233,7 +259,12 @@ class _Job:
         )
         async with aclosing(rows):
             async for number, row in rows:
-                self._write(number, row)
+                self._write(number, *line_of(row))
+
+    def run_in(self, pool: Pool, trajectories: Iterator[Selected]) -> None:
+        with closing(pool.rows(self._missing(trajectories), self.method, self._is_over)) as rows:
+            for number, row, line in rows:
+                self._write(number, row, line)
 
     def _missing(self, trajectories: Iterator[Selected]) -> Iterator[Numbered]:
         """The trajectories that have no row yet."""
@@ -249,25 +280,13 @@ class _Job:
             self.finished.stopped = self.finished.stopped or "interrupted"
         return self.finished.stopped is not None
 
-    def _write(self, number: int, row: Row) -> None:
-        if self.budget is not None and self.budget.exhausted and row.status in ("error", "unscored"):
+    def _write(self, number: int, row: Row, line: bytes) -> None:
+        if self.budget is not None and row.status in ("error", "unscored") and self.budget.exhausted:
             self.finished.stopped = "budget"
             return
-        row, line = line_of(row)
         self.output.add(self.keys.pop(number), line, number)
         self.finished.written += 1
         self.finished.summary.add(row)
         if self.stops and row.status == "error":
             self.finished.stopped, self.finished.row = "error", row
         self.on_row(row)
-
-
-def line_of(row: Row) -> tuple[Row, bytes]:
-    """A row and its line. A node's metadata can hold what nothing can write, such as a list that holds itself."""
-    try:
-        return row, row.to_json()
-    except Exception as error:
-        reason = f"the result cannot be written as JSON: {type(error).__name__}: {error}"
-        row = replace(row, status="error", reward=None, reason=reason, evaluation=None, evaluations=None)
-        row.step_rewards = None
-        return row, row.to_json()

@@ -40,9 +40,16 @@ def store_of(path: Any, again: bool) -> Any:
     return Store(path, mode="all" if again else "new")
 
 
-def equipped(rubric: Any, store: Any, budget: Any, price: Any) -> AbstractContextManager[Any]:
+def equipped(rubric: Any, store: Any, budget: Any, price: Any, processes: int = 1) -> AbstractContextManager[list[Any]]:
     """`judges.runs.equipped`."""
-    return _runs().equipped(rubric, store=store, budget=budget, price=price) if _runs() else nullcontext()
+    if not _runs():
+        return nullcontext([])
+    return _runs().equipped(rubric, store=store, budget=budget, price=price, processes=processes)  # type: ignore[no-any-return]
+
+
+def has_own_budget(rubric: Rubric) -> bool:
+    """Whether a judge of a tree was given a budget when it was made."""
+    return bool(_runs()) and any(asker.exchanger.budget is not None for asker in _runs().askers(rubric))
 
 
 def planned(rubric: Any, store: Any, price: Any) -> AbstractContextManager[Any]:
