@@ -32,6 +32,7 @@ from rubrics.score import RubricError
 
 try:
     import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as error:
     raise ImportError(
         f"the engine 'ray' needs Ray, which does not import here ({error}); pip install 'rubrics[ray]'"
@@ -44,7 +45,7 @@ _BATCH_SECONDS = 0.1  # how long a call of a worker is to take, so that a messag
 _LARGEST = 64  # trajectories in a call
 _LOOK = 0.5  # seconds between two looks at whether the run is to stop
 _DEATHS = 2  # of a worker with one trajectory alone, after which that is not tried again
-_IN_A_ROW = 20  # deaths without a single row between them, after which the run ends
+_IN_A_ROW = 20  # deaths, and one more for each worker, without an answer between them, after which the run ends
 
 
 class EngineError(RubricError, RuntimeError):
@@ -230,9 +231,7 @@ class Pool:
                 "the run (budget_usd, --budget-usd)"
             )
         if self.budget_usd is not None:
-            here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-                ray.get_runtime_context().get_node_id(), soft=False
-            )
+            here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
             bank = ray.remote(Bank).options(num_cpus=0, scheduling_strategy=here).remote(self.budget_usd)
             self.recipe = replace(self.recipe, budget=SharedBudget(bank, self.budget_usd))
         method = self.method
@@ -329,8 +328,8 @@ class Pool:
         self._hands.remove(hand)
         ray.kill(hand.actor)  # it may only be out of reach
         self._in_a_row += 1
-        if self._in_a_row >= max(_IN_A_ROW, 4 * self.recipe.workers):
-            raise EngineError(f"{self._in_a_row} workers died without a row between them, the last one so: {error}")
+        if self._in_a_row >= _IN_A_ROW + self.recipe.workers:
+            raise EngineError(f"{self._in_a_row} workers died without an answer between them, the last one so: {error}")
         self._hire()
         lost = _items(hand)
         if len(lost) == 1 and self._killed(lost[0]):

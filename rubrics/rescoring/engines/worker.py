@@ -36,8 +36,8 @@ class Recipe:
         store, ask_again, price: of the judges, see `rubrics.rescoring.rescore_files`.
         budget: what the judges of all workers may spend together.
         workers: how many there are.
-        fingerprint, judges: of the tree, as the run's own process has them: of a class that travels with a pickled tree
-            the source is not known here.
+        fingerprint, judges: of the tree, as the run's own process has them. They differ here for a pickled tree, with
+            which a class may come whose source is not known, and for one that keeps state of an earlier run.
     """
 
     tree: str | bytes
@@ -81,7 +81,7 @@ class Worker:
         self.asking = self._open.enter_context(equipped)
         types = pickle.loads(recipe.types)
         method = self._open.enter_context(prepared(rubric, recipe.assume_end, types, recipe.record))
-        if isinstance(recipe.tree, bytes):
+        if isinstance(recipe.tree, bytes) or method.rubric.keeps_state:
             method = replace(method, fingerprint=recipe.fingerprint, judges=recipe.judges)
         self.method = method
         return method.fingerprint
