@@ -70,13 +70,20 @@ def packed(what: Rubric | Types) -> bytes:
 @contextmanager
 def cluster(workers: int | None) -> Iterator[int]:
     """Ray, and the number of workers to have there: that of `RAY_ADDRESS`, or the one that this process is connected to
-    already; else one on this machine, for as long as the block runs."""
+    already; else one on this machine, for as long as the block runs.
+
+    Raises:
+        EngineError: there is none at that address, or it lets nobody in.
+    """
     if ray.is_initialized():
         yield workers or _cpus()
         return
     address = os.environ.get("RAY_ADDRESS")
     if address:
-        ray.init(address=address, logging_level="error", log_to_driver=False)
+        try:
+            ray.init(address=address, logging_level="error", log_to_driver=False)
+        except (ConnectionError, ValueError) as error:
+            raise EngineError(f"RAY_ADDRESS is {address!r}, and: {error}; {error.__cause__ or 'is it running?'}") from None
     else:
         with _environment(RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0"):
             ray.init(
