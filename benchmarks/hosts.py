@@ -324,14 +324,15 @@ def rollouts(rounds: int) -> None:
         gc.collect()
         gc.freeze()  # else collecting what the imports left takes 0.1 s, always of the same contender
         for kind, wait, leaf in (("sync", False, Leaf), ("async, 10 ms", True, AsyncLeaf)):
+            leaves = tree(leaf)
             functions = tree(lambda sign, wait=wait: RewardFunction(function(sign, wait), messages=True))
             theirs = vf.Rubric([function(name[1], wait) for name in names], [0.1] * 10)
             ways = {
-                "verifiers": lambda theirs=theirs: by_states(theirs),
-                "ours in verifiers, leaves": lambda leaf=leaf: by_states(TreeRubric(tree(leaf), unscored="raise")),
-                "ours in verifiers, functions": lambda t=functions: by_states(TreeRubric(t, unscored="raise")),
-                "ours in TRL, leaves": lambda leaf=leaf: by_trl(reward_function(tree(leaf))),
-                "ours in TRL, functions": lambda t=functions: by_trl(reward_function(t)),
+                "verifiers": partial(by_states, theirs),
+                "ours in verifiers, leaves": partial(by_states, TreeRubric(leaves, unscored="raise")),
+                "ours in verifiers, functions": partial(by_states, TreeRubric(functions, unscored="raise")),
+                "ours in TRL, leaves": partial(by_trl, reward_function(leaves)),
+                "ours in TRL, functions": partial(by_trl, reward_function(functions)),
             }
             took: dict[str, list[float]] = {name: [] for name in ways}
             for _ in range(rounds):
@@ -341,10 +342,9 @@ def rollouts(rounds: int) -> None:
                     took[name].append(milliseconds)
                 first = rewards["verifiers"]
                 assert all(abs(a - b) < 1e-9 for found in rewards.values() for a, b in zip(found, first, strict=True))
-            reference = statistics.median(took["verifiers"])
             for name, times in took.items():
-                middle = statistics.median(times)
-                least, ratio = min(times), reference / middle
+                middle, least = statistics.median(times), min(times)
+                ratio = statistics.median(a / b for a, b in zip(took["verifiers"], times, strict=True))  # by rounds
                 print(f"rollouts, {kind}: {name:29} {middle:6.1f} ms ({least:.1f} at least), {ratio:.1f} x")
 
     asyncio.run(run())

@@ -10,7 +10,7 @@ import re
 import threading
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -287,7 +287,7 @@ def _outcome(outcome: ChatReply | ChatError) -> dict[str, Any]:
             [token.text, list(token.bytes), _finite(token.logprob), [[text, _finite(p)] for text, p in token.top]]
             for token in outcome.logprobs
         ]
-    return {"reply": reply, "usage": asdict(outcome.usage)}
+    return {"reply": reply, "usage": outcome.usage.to_dict()}
 
 
 def _finite(logprob: float) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rubrics.engine.frames import FRAME
+from rubrics.engine.frames import FRAME, Run
 from rubrics.engine.journal import Pair
 from rubrics.engine.plan import CUSTOM, DELAYED
 from rubrics.episode import Episode
@@ -44,6 +44,7 @@ class TrajectoryRubric(Rubric):
     """
 
     state_fields: ClassVar[tuple[str, ...]] = ("intermediate_reward",)
+    _credits_itself: ClassVar[bool] = False  # whether it overrides compute_step_rewards
 
     def __init__(self, intermediate_reward: float = 0.0, credit: Credit | None = None) -> None:
         if type(self).score_trajectory is TrajectoryRubric.score_trajectory:
@@ -61,6 +62,7 @@ class TrajectoryRubric(Rubric):
         if "is_async" not in own and scorer is not declared and not issubclass(declared, scorer):
             cls.is_async = cls._forward_is_async()
         if "compute_step_rewards" in own:
+            cls._credits_itself = True
             setattr(cls, "compute_step_rewards", _never_scoring_again(own["compute_step_rewards"]))  # noqa: B010
 
     @classmethod
@@ -78,6 +80,10 @@ class TrajectoryRubric(Rubric):
             `ByEvidence`.
         """
         raise NotImplementedError
+
+    def _judge(self, run: Run) -> Any:
+        """What the sync driver calls at the end of an episode."""
+        return self.score_trajectory(run.episode._journal.pairs_of(self))  # type: ignore[union-attr]
 
     def forward(self, action: Any, observation: Any) -> Any:
         """The intermediate reward before the end, the judgement at the end.
@@ -170,7 +176,7 @@ class TrajectoryRubric(Rubric):
         """This node's credit in an episode that is over, as (steps,)."""
         import numpy as np
 
-        if type(self).compute_step_rewards is TrajectoryRubric.compute_step_rewards:
+        if not self._credits_itself:
             return self.credit(float(score) if not isinstance(score, Score) else score, steps).copy()  # type: ignore[arg-type]
         values = np.asarray(_run_override(self, episode, type(self).compute_step_rewards), dtype=np.float64)
         if values.shape != (steps,):
@@ -178,16 +184,14 @@ class TrajectoryRubric(Rubric):
         return values
 
     def _spreads(self) -> bool:
-        if type(self).compute_step_rewards is not TrajectoryRubric.compute_step_rewards:
-            return True
-        if self._credit is None:
-            return False
+        if self._credit is None or self._credits_itself:
+            return self._credits_itself
         from rubrics.credit import Terminal
 
         return type(self._credit) is not Terminal
 
     def _conserves(self) -> bool:
-        return type(self).compute_step_rewards is TrajectoryRubric.compute_step_rewards and self.credit.conserves
+        return not self._credits_itself and self.credit.conserves
 
     def _kind(self) -> str:
         return DELAYED if type(self).forward is TrajectoryRubric.forward and has_class_forward(self) else CUSTOM

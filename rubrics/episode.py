@@ -247,7 +247,7 @@ class Episode(Progress):
     def spreads(self) -> bool:
         """Whether a delayed score is credited to any step but the last, by a rule that may refuse."""
         plan = self._plan
-        return plan is not None and plan.delays and any(group[0].node._spreads() for group in plan.by_node.values())
+        return plan is not None and plan.delays and any(node._spreads() for node in plan.delayed)
 
     def rewards(self) -> StepRewards:
         """The rewards of the steps, after the end. Nothing is scored again.

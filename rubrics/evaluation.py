@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from rubrics.score import Outcome, Score, Unscored
@@ -46,8 +46,13 @@ class Usage:
     def __bool__(self) -> bool:
         return self != NO_USAGE
 
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {name: getattr(self, name) for name in _USAGE}
+
 
 NO_USAGE = Usage()
+_USAGE = [field.name for field in fields(Usage)]
 
 
 class Evaluation:
@@ -181,7 +186,7 @@ class Evaluation:
             "reason": self.reason,
             "metadata": dict(self.metadata),
             "duration": self.duration,
-            "usage": asdict(self.own_usage) if self.own_usage else None,
+            "usage": self.own_usage.to_dict() if self.own_usage else None,
             "children": [child.to_dict() for child in self.children],
         }
 

@@ -52,6 +52,11 @@ def fingerprints(rubric: Rubric) -> dict[str, str]:
     return found
 
 
+def fingerprint_of(value: object) -> str:
+    """The fingerprint of anything else that gives scores, such as a group rubric."""
+    return digest(_Reader().value(value))
+
+
 def digest(content: Any) -> str:
     """32 hexadecimal digits for plain JSON data."""
     text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
@@ -65,6 +70,7 @@ class _Reader:
         self.inside: set[int] = set()
         self.code: dict[Any, Any] = {}
         self.nodes: dict[int, str] = {}
+        self.assigned: dict[str, dict[str, Any]] = {}
 
     def node(self, node: Any, path: str, found: dict[str, str]) -> str:
         """The fingerprint of a node, with those of the nodes below it noted in `found`."""
@@ -178,7 +184,15 @@ class _Reader:
         module = sys.modules.get(what.__module__)
         known = what.__globals__ if isinstance(what, FunctionType) else vars(module) if module is not None else {}
         names = _globals(symtable(ast.unparse(tree), "source", "exec"), top=True) - {what.__name__}
-        return [_shape(tree), {name: self.value(known[name]) for name in sorted(names) if name in known}]
+        return [_shape(tree), {name: self._named(name, known[name], module) for name in sorted(names) if name in known}]
+
+    def _named(self, name: str, value: Any, module: ModuleType | None) -> Any:
+        """A global that code names. One that can change, such as a cache, counts by what it was made of."""
+        if isinstance(value, list | dict | set) and module is not None and not _installed(module):
+            if module.__name__ not in self.assigned:
+                self.assigned[module.__name__] = _assignments(module)
+            return self.assigned[module.__name__].get(name) or self.value(value)
+        return self.value(value)
 
 
 def _tree(what: Any) -> ast.AST:
@@ -197,6 +211,22 @@ def _holds(node: ast.Lambda, code: CodeType) -> bool:
     start, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
     places = [place for place in code.co_positions() if None not in place and place[3]]
     return all(start <= (a, c) and (b, d) <= end for a, b, c, d in places)
+
+
+def _assignments(module: ModuleType) -> dict[str, Any]:
+    """The statements of a module that give its globals their values, by name."""
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    found: dict[str, Any] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, []).append(_shape(statement))
+    return found
 
 
 def _globals(table: SymbolTable, top: bool = False) -> set[str]:

@@ -63,7 +63,7 @@ def spread(
     import numpy as np
 
     emitted = np.array([np.nan if r is None else r for r in paid], dtype=np.float64)
-    delayed: list[Any] = [group[0].node for group in plan.by_node.values() if group[0].node._is_delayed()]
+    delayed: list[Any] = plan.delayed
     kind: Literal["reward", "credit"] = "reward" if all(node._conserves() for node in delayed) else "credit"
     if episode.total is None:
         return StepRewards(np.full(len(paid), np.nan), emitted, None, kind, episode.reduction)

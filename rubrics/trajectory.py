@@ -22,6 +22,7 @@ Reduction = Literal["sum", "last"]
 
 
 _ATOMS = frozenset((str, int, float, bool, type(None)))
+_new, _fill, _assign = dict.__new__, dict.update, object.__setattr__
 
 
 class Record(dict[str, Any]):
@@ -37,8 +38,13 @@ class Record(dict[str, Any]):
     """
 
     def __init__(self, data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), /, **more: Any) -> None:
-        dict.__init__(self, data, **more)
-        _wrap_values(self)
+        values = dict(data, **more)
+        for key, value in values.items():
+            if value.__class__ not in _ATOMS:
+                values[key] = wrap(value)
+        _fill(self, values)
+        # An instance's own __dict__ is read at the speed of C and wins over methods of the class; __getattr__ is slow.
+        _assign(self, "__dict__", values)
 
     def __getattr__(self, name: str) -> Any:
         keys = ", ".join(map(str, list(self)[:20])) + (", …" if len(self) > 20 else "")
@@ -59,30 +65,22 @@ class Record(dict[str, Any]):
 
 def wrap(value: Any) -> Any:
     """The same data with every dict in it, at any depth of dicts, lists and tuples, as a `Record`."""
-    kind = value.__class__
+    kind = type(value)
     if kind is dict:
-        record = _new(Record)
-        _update(record, value)
-        _wrap_values(record)
-        return record
+        return record_of({key: item if item.__class__ in _ATOMS else wrap(item) for key, item in value.items()})
     if kind is list:
-        return [item if item.__class__ in _ATOMS else wrap(item) for item in value]
+        return [item if item.__class__ in _ATOMS else wrap(item) for item in value] if value else []
     if kind is tuple:
         return tuple([wrap(item) for item in value])
     return Record(value) if isinstance(value, dict) and not isinstance(value, Record) else value
 
 
-_new, _update, _set = dict.__new__, dict.update, dict.__setitem__  # as `Record` has them, which refuses changes
-
-
-def _wrap_values(record: Record) -> None:
-    for key, value in dict.items(record):
-        if value.__class__ not in _ATOMS:
-            inner = wrap(value)
-            if inner is not value:
-                _set(record, key, inner)
-    # An instance's own __dict__ is read at the speed of C and wins over methods of the class; __getattr__ is slow.
-    record.__dict__.update(record)
+def record_of(values: dict[str, Any]) -> Record:
+    """A `Record` of values that are wrapped already, in a dict that nobody else keeps: a third of the time."""
+    record: Record = _new(Record)
+    _fill(record, values)
+    _assign(record, "__dict__", values)
+    return record
 
 
 @dataclass(slots=True)

@@ -188,6 +188,15 @@ def test_source_counts_and_comments_do_not(tmp_path):
     assert printed(tmp_path / "unused", SOURCE + "\nOTHER = 1\n") == first
 
 
+def test_a_global_that_changes_counts_by_what_it_was_made_of(tmp_path):
+    cached = SOURCE.replace("LIMIT = 10", "LIMIT = 10\nWORDS = ['a', 'b']\nSEEN = {}").replace(
+        "x = length(action)", "x = length(action) + len(WORDS) + len(SEEN)"
+    )
+    first = printed(tmp_path / "first", cached)
+    assert printed(tmp_path / "words", cached.replace("['a', 'b']", "['a', 'c']")) != first
+    assert printed(tmp_path / "used", cached + "\nSEEN['x'] = 1\n") == first
+
+
 def test_code_without_source_has_one_too():
     names: dict[str, type] = {}
     exec(

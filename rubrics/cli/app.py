@@ -7,7 +7,12 @@ from typing import Annotated
 import typer
 
 from rubrics import __version__
+from rubrics.cli.convert import convert
+from rubrics.cli.diff import diff
+from rubrics.cli.formats import formats
+from rubrics.cli.reaggregate import reaggregate
 from rubrics.cli.rescore import rescore
+from rubrics.cli.table import table
 
 app = typer.Typer(
     name="rubrics",
@@ -32,4 +37,5 @@ def rubrics(
     """Composable reward rubrics for LLM agents."""
 
 
-app.command()(rescore)
+for command in (rescore, diff, table, reaggregate, convert, formats):
+    app.command()(command)

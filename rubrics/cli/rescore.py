@@ -21,7 +21,7 @@ from rubrics.rescoring import (
     Finished,
     LoadError,
     Row,
-    load_rubric,
+    load_any_rubric,
     load_types,
     plan_files,
     rescore_files,
@@ -86,6 +86,17 @@ def rescore(
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many trajectories.")] = None,
+    group_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPRESSION",
+            help="What the trajectories of a group share, such as 'task.id'. [default: the group in their metadata]",
+            show_default=False,
+        ),
+    ] = None,
+    group_size: Annotated[
+        int | None, typer.Option(min=2, help="For a group rubric: how many members each group should have.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be asked and what it would cost; ask nothing.")
     ] = False,
@@ -155,7 +166,7 @@ def rescore(
     is written all the same. 3: the budget is used up. 130: interrupted.
     """
     try:
-        tree = load_rubric(rubric)
+        tree = load_any_rubric(rubric)
         classes = load_types(types) if types else None
     except LoadError as error:
         raise refused(str(error)) from None
@@ -164,6 +175,8 @@ def rescore(
         "types": classes,
         "where": where,
         "limit": limit,
+        "group_by": group_by,
+        "group_size": group_size,
         "assume_end": assume_end and assume_end.value,
         "price": _price(price),
     }

@@ -82,7 +82,7 @@ class Run:
         self.record: Evaluation | None = None
         self.again = False
         self.over = False
-        self.spent: list[Usage] = []
+        self.spent: list[Usage] = [] if episode is None else episode._spent
         self.lock = Lock() if threads or (plan.threaded and plan.remembers) else None
 
     def close(self) -> None:
@@ -187,16 +187,22 @@ def of_this_run(key: Hashable, make: Callable[[], T]) -> T:
 
     Made when first asked for; outside a run it is made anew each time. Not for leaves in worker threads.
     """
-    frame = FRAME.get()
-    if frame is None or frame.run.over:
-        return make()
-    last = frame.run.last  # a run may serve all steps of an episode; its outcomes are of one
-    shared = getattr(last, "shared", None)
-    if shared is None:
-        shared = last.shared = {}
+    shared = shared_in_this_run()
     if key not in shared:
         shared[key] = make()
     return shared[key]  # type: ignore[no-any-return]
+
+
+def shared_in_this_run() -> dict[Hashable, Any]:
+    """Where `of_this_run` keeps things, for code that counts nanoseconds; outside a run a new dict each time."""
+    frame = FRAME.get()
+    if frame is None or frame.run.over:
+        return {}
+    last = frame.run.last  # a run may serve all steps of an episode; its outcomes are of one
+    shared: dict[Hashable, Any] | None = getattr(last, "shared", None)
+    if shared is None:
+        shared = last.shared = {}
+    return shared
 
 
 def add_usage(usage: Usage) -> None:

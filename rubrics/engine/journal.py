@@ -21,32 +21,20 @@ class Journal:
         actions, observations: of each step, the one in progress included. Two lists, since a pair for every step would
             keep the garbage collector busy in long episodes.
         inside: whether a step is in progress, so that changes can be undone.
+        scores: what delayed nodes made of their trajectory, by id, in the run that ends the episode.
     """
 
-    __slots__ = (
-        "_calls",
-        "_lists",
-        "_memory",
-        "_scores",
-        "_seen",
-        "_touched",
-        "_undo",
-        "actions",
-        "inside",
-        "observations",
-    )
+    __slots__ = ("_kept", "_undo", "actions", "inside", "observations", "scores")
 
     def __init__(self) -> None:
         self.actions: list[Any] = []
         self.observations: list[Any] = []
         self.inside = False
-        self._memory: dict[int, tuple[Rubric, dict[str, Any]]] = {}
-        self._seen: dict[int, dict[int, Pair]] = {}
-        self._calls: dict[int, list[tuple[int, Any, Any]]] = {}
-        self._lists: dict[int, list[Pair]] = {}
-        self._scores: dict[int, Outcome] = {}
-        self._undo: list[Callable[[], None]] = []
-        self._touched: set[tuple[str, int]] = set()
+        self.scores: dict[int, Outcome] = {}
+        # Of single nodes, under (what, id): their "memory", and as delayed nodes the "calls" of them, the pairs that
+        # they "saw" instead of a step's own, or the "list" that they keep themselves. Most episodes have none of these.
+        self._kept: dict[tuple[str, int], Any] = {}
+        self._undo: dict[Any, Callable[[], None]] = {}
 
     @property
     def pairs(self) -> list[Pair]:
@@ -69,31 +57,26 @@ class Journal:
         """The step is done: its changes stay."""
         self.inside = False
         if self._undo:
-            self._undo = []
-            self._touched.clear()
+            self._undo = {}
 
     def undo(self) -> None:
         """What nodes did since the last step is undone."""
-        for undo in reversed(self._undo):
+        for undo in reversed(self._undo.values()):
             undo()
+        self.scores.clear()  # they were all of this run: an episode ends once
         self.keep()
 
-    def _first_touch(self, what: str, node: Rubric) -> bool:
-        """Whether this is the step's first change of a thing that is copied before it is changed."""
-        key = (what, id(node))
-        if not self.inside or key in self._touched:
-            return False
-        self._touched.add(key)
-        return True
+    def _to_undo(self, undo: Callable[[], None]) -> None:
+        self._undo[len(self._undo)] = undo
 
     def memory_of(self, node: Rubric) -> dict[str, Any]:
         """A node's own dict. It is copied when a step first asks for it, so that a step that fails can put it back."""
-        key = id(node)
-        known = self._memory.get(key)
-        if self._first_touch("memory", node):
-            self._undo.append(_PutBack(self._memory, key, known and (node, _copied(known[1]))))
+        key = ("memory", id(node))
+        known: tuple[Rubric, dict[str, Any]] | None = self._kept.get(key)
+        if self.inside and key not in self._undo:
+            self._undo[key] = _PutBack(self._kept, key, known and (node, _copied(known[1])))
         if known is None:
-            known = self._memory[key] = (node, {})
+            known = self._kept[key] = (node, {})
         return known[1]
 
     def copy_of_memory(self, node: Rubric) -> dict[str, Any]:
@@ -108,60 +91,62 @@ class Journal:
 
     def pairs_of(self, node: Rubric) -> list[Pair]:
         """The pairs of a delayed node: what it was called with, else the step's own."""
-        key = id(node)
-        if key in self._lists:
-            return self._lists[key]
-        if node.sees == "calls":
-            return [(action, observation) for _, action, observation in self._calls.get(key, ())]
-        seen = self._seen.get(key)
-        if not seen:
+        if not self._kept and node.sees == "steps":
             return self.pairs
-        return [seen.get(t, pair) for t, pair in enumerate(self.pairs)]
+        key = id(node)
+        if ("list", key) in self._kept:
+            return self._kept["list", key]  # type: ignore[no-any-return]
+        if node.sees == "calls":
+            return [(action, observation) for _, action, observation in self._kept.get(("calls", key), ())]
+        saw = self._kept.get(("saw", key))
+        if not saw:
+            return self.pairs
+        return [saw.get(t, pair) for t, pair in enumerate(self.pairs)]
 
     def steps_of(self, node: Rubric) -> list[int]:
         """The steps that those pairs belong to."""
-        if node.sees == "calls" and id(node) not in self._lists:
-            return [t for t, _, _ in self._calls.get(id(node), ())]
+        if node.sees == "calls" and ("list", id(node)) not in self._kept:
+            return [t for t, _, _ in self._kept.get(("calls", id(node)), ())]
         return list(range(len(self.actions)))
 
     def saw(self, node: Rubric, action: Any, observation: Any) -> None:
         """A delayed node was called with this pair."""
         t = len(self.actions) - 1
         if node.sees == "calls":
-            calls = self._calls.setdefault(id(node), [])
+            calls = self._kept.setdefault(("calls", id(node)), [])
             if calls and calls[-1][0] == t:
                 calls[-1] = (t, action, observation)
             else:
-                self._undo.append(_Shorten(calls))
+                self._to_undo(_Shorten(calls))
                 calls.append((t, action, observation))
             return
         if self.actions[t] is not action or self.observations[t] is not observation:
-            seen = self._seen.setdefault(id(node), {})
-            self._undo.append(_PutBack(seen, t, seen.get(t)))
-            seen[t] = (action, observation)
+            saw = self._kept.setdefault(("saw", id(node)), {})
+            self._to_undo(_PutBack(saw, t, saw.get(t)))
+            saw[t] = (action, observation)
 
     def scored(self, node: Rubric, outcome: Outcome) -> None:
         """A delayed node scored its trajectory."""
-        if self.inside:
-            self._undo.append(_PutBack(self._scores, id(node), self._scores.get(id(node))))
-        self._scores[id(node)] = outcome
+        self.scores[id(node)] = outcome
 
     def score_of(self, node: Rubric) -> Outcome | None:
         """What a delayed node made of its trajectory; None where it was not asked."""
-        return self._scores.get(id(node))
+        return self.scores.get(id(node))
 
     def list_of(self, node: Rubric) -> list[Pair]:
         """The list that a delayed node with a `forward` of its own keeps (OpenEnv's habit)."""
-        kept = self._lists.setdefault(id(node), [])
-        if self._first_touch("list", node):
-            self._undo.append(_Shorten(kept))
-        return kept
+        key = ("list", id(node))
+        pairs: list[Pair] = self._kept.setdefault(key, [])
+        if self.inside and key not in self._undo:
+            self._undo[key] = _Shorten(pairs)
+        return pairs
 
     def set_list(self, node: Rubric, pairs: list[Pair]) -> None:
         """The node assigned its `_trajectory`."""
+        key = ("list", id(node))
         if self.inside:
-            self._undo.append(_PutBack(self._lists, id(node), self._lists.get(id(node))))
-        self._lists[id(node)] = pairs
+            self._to_undo(_PutBack(self._kept, key, self._kept.get(key)))
+        self._kept[key] = pairs
 
 
 class _PutBack:

@@ -91,10 +91,12 @@ class Plan:
         remembers: whether outcomes are kept during a step.
         overlaps: whether a node is in another tree too.
         threaded: whether parts of it run in worker threads on any loop.
+        delayed: nodes that judge the whole trajectory.
         observers: places of nodes with an `observe`.
         self_stateful: nodes that keep state on themselves (they override `reset`).
         blank: the outcomes of a run that has not begun.
         hooked: whether the root has hooks.
+        plain: whether a step is no more than a call of the root: nothing is async, observes or keeps state on itself.
         only_pays: whether a step before the last only pays the root's intermediate reward.
         last, stamp: outcomes of the latest run that was finished, and when that was.
     """
@@ -108,8 +110,10 @@ class Plan:
         nodes = [group[0].node for group in self.by_node.values()]
         self.is_async = self.root.is_async
         self.delays = self.root.delays
+        self.delayed = [node for node in nodes if node._is_delayed()]
         self.observers = [group[0] for group in self.by_node.values() if group[0].node._observes()]
         self.self_stateful = [node for node in nodes if node._keeps_state()]
+        self.plain = not (self.is_async or self.observers or self.self_stateful)
         self.stateful = self.delays or bool(self.observers) or any(node._remembers for node in nodes)
         self.nests = any(place.custom for place in places)
         self.repeats = len(places) > self.size

@@ -96,7 +96,7 @@ class Progress:
         self._turn = Turn()
         self._rewards: StepRewards | None = None
         self._shares: dict[int, float] = {}
-        self._unpaid: set[int] = set()
+        self._unpaid: list[int] = []
         self._spent: list[Usage] = []
 
     def _step_carefully(self, action: Any, observation: Any) -> float | Score | None:
@@ -159,7 +159,7 @@ class Progress:
     def _commit_passed(self, run: Run, outcome: Outcome) -> None:
         self._commit(run, outcome)
         if not isinstance(outcome, Unscored):
-            self._unpaid.add(len(self._emitted) - 1)
+            self._unpaid.append(len(self._emitted) - 1)
 
     def _stepping(self, plan: Plan, action: Any, observation: Any, recording: bool, threads: bool) -> _Stepping:
         """A step in progress; if it fails, the episode is as it was."""
@@ -198,7 +198,6 @@ class Progress:
                     self._rubric._set(_call=None)  # to be asked for again
             return run, self._frame
         run = Run(plan, self, recording, threads)  # type: ignore[arg-type]  # every Progress is an Episode
-        run.spent = self._spent
         frame = Frame(run)
         if not (plan.nests or plan.threaded or recording or threads):
             self._run, self._frame = run, frame
@@ -286,7 +285,7 @@ class Progress:
     def _ending_again(self, plan: Plan, ending: End, threads: bool) -> Iterator[tuple[Run, Any, Any]]:
         """The last pair once more, now that the episode ends with it; if that fails, the episode goes on as it was."""
         run = Run(plan, self, recording=self._record or self._records_end(plan), threads=threads)  # type: ignore[arg-type]
-        run.ending, run.again, run.spent = ending, True, self._spent
+        run.ending, run.again = ending, True
         if self._memo:  # what the last step assessed is not assessed again; what was pending is
             run.memo = {key: entry for key, entry in self._memo.items() if _settled(entry)}
         self._journal.inside = True
@@ -319,7 +318,8 @@ class Progress:
 
     def _replace_last(self, run: Run, outcome: Outcome, reason: str | None) -> None:
         self._emitted.pop()
-        self._unpaid.discard(len(self._emitted))  # the end is paid on it
+        if len(self._emitted) in self._unpaid:
+            self._unpaid.remove(len(self._emitted))  # the end is paid on it
         if self._recorded_last and run.record is not None:
             run.record.own_usage = run.record.own_usage + self.evaluations.pop().usage  # it was spent on this step too
         self._end_reason = reason

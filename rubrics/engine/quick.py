@@ -1,7 +1,8 @@
-"""Steps of an episode, written out for the common case: a sync tree, not recorded, whose run can serve every step.
+"""Steps of an episode, written out for the common cases: a sync tree, not recorded, whose run can serve every step, or
+whose episode has one step.
 
-What `Episode._take` does for any tree, these do with less bookkeeping. The last step, a step while another is
-in progress, and one of a tree that has changed go the careful way.
+What `Episode._take` does for any tree, these do with less bookkeeping. The last of several steps, a step while another
+is in progress, and one of a tree that has changed go the careful way.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from rubrics.engine import sync
 from rubrics.engine.frames import FRAME, Frame, Outcomes, Run
 from rubrics.engine.plan import LATEST, Plan
 from rubrics.score import Outcome, Score, Unscored
-from rubrics.trajectory import end_reader
+from rubrics.trajectory import End, end_reader
 
 if TYPE_CHECKING:
     from rubrics.episode import Episode
@@ -116,3 +117,51 @@ def _scoring(episode: Episode, plan: Plan, run: Run, frame: Frame) -> Step:
         return carefully(action, observation)
 
     return step
+
+
+def only_step(episode: Episode, action: Any, observation: Any, end: End | None) -> bool:
+    """Take the first step of an episode, and end it: what `Episode.step` and `Episode.end` do.
+
+    Args:
+        episode: one that nobody else knows yet.
+        action, observation: the step.
+        end: how the episode ends, unless the observation says so.
+
+    Returns:
+        Whether the step was taken; if not, it has to go the careful way.
+    """
+    plan = episode._rubric._compiled()
+    ending = end_reader(observation.__class__)(observation)
+    if not plan.plain or episode._record or episode._snapshot is not None or episode._plan is not None:
+        return False
+    if plan.delays and (ending is None or episode._records_end(plan)):
+        return False
+    run = Run(plan, episode)
+    run.ending = ending
+    journal, turn, last = episode._journal, episode._turn, run.last
+    turn.lock.acquire()  # a node may hand its episode to others
+    try:
+        journal.begin(action, observation)
+        episode._plan = plan
+        token = FRAME.set(Frame(run))
+        try:
+            outcome = sync.build(plan.root, False)(action, observation, last)
+        except BaseException as error:
+            episode._roll_back(run, error)
+            raise
+        finally:
+            run.close()
+            FRAME.reset(token)
+        journal.keep()
+        episode._emitted.append(None if isinstance(outcome, Unscored) else float(outcome))
+        episode._last = plan.last = last.copy()
+        if LATEST[0] != plan.stamp:
+            plan.note_latest()
+        episode.status = ending or end or "terminated"
+    finally:
+        turn.lock.release()
+        if turn.waiting:
+            turn.wake()
+    if not plan.nests:
+        del last.run  # which holds them too, and a cycle a rollout keeps the garbage collector busy
+    return True

@@ -275,7 +275,7 @@ def discard_coroutines(frame: Frame) -> None:
 
 def delayed(place: Place) -> SyncCall:
     node: Any = place.node
-    index, who = place.index, place.who
+    index, who, key = place.index, place.who, id(node)
 
     def call(action: Any, observation: Any, last: list[Outcome | None]) -> Outcome:
         run: Run = last.run  # type: ignore[attr-defined]
@@ -287,11 +287,13 @@ def delayed(place: Place) -> SyncCall:
             value = node._intermediate
         else:
             try:
-                value = checked(node.score_trajectory(journal.pairs_of(node)), who)
+                value = node._judge(run)
+                if value.__class__ is not float or value - value != 0.0:
+                    value = checked(value, who)
             except Exception as error:
                 value = failed(place, error)
             if not run.over:  # a thread that was left behind changes nothing
-                journal.scored(node, value)
+                journal.scores[key] = value
         last[index] = value
         return value  # type: ignore[no-any-return]
 

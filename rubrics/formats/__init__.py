@@ -19,8 +19,20 @@ from rubrics.formats.source import Source
 
 if TYPE_CHECKING:
     from rubrics.formats.jsonl import write_jsonl
+    from rubrics.formats.tables import write_parquet
 
-__all__ = ["FormatError", "FormatProblem", "Parsed", "Reader", "Source", "formats", "read", "reader", "write_jsonl"]
+__all__ = [
+    "FormatError",
+    "FormatProblem",
+    "Parsed",
+    "Reader",
+    "Source",
+    "formats",
+    "read",
+    "reader",
+    "write_jsonl",
+    "write_parquet",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -28,4 +40,8 @@ def __getattr__(name: str) -> object:
         from rubrics.formats.jsonl import write_jsonl
 
         return write_jsonl
+    if name == "write_parquet":
+        from rubrics.formats.tables import write_parquet
+
+        return write_parquet
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

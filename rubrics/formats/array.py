@@ -11,6 +11,7 @@ from rubrics.formats.parsing import FormatError, Parsed, checked
 
 _CHUNK = 1 << 16
 _LITERAL = 32  # this close to the end of the buffer, a number or a word may go on
+_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 
 
 def elements(file: BinaryIO, line: int = 1) -> Iterator[Parsed]:
@@ -94,7 +95,8 @@ class _Buffer:
             except json.JSONDecodeError as error:
                 unfinished = error.msg.startswith("Unterminated") or error.pos > len(self.text) - _LITERAL
                 if self.complete or not unfinished:
-                    raise self.error(f"not JSON: {error.msg}" if not unfinished else self.cut, error.pos) from None
+                    cut = self.complete and self.ends_in(error)
+                    raise self.error(self.cut if cut else f"not JSON: {error.msg}", error.pos) from None
             except (ValueError, RecursionError) as error:
                 raise self.error(f"JSON that cannot be read: {error}") from None
             else:
@@ -104,6 +106,11 @@ class _Buffer:
         text, line = self.text[self.at : end], self.line
         self.at, self.line = end, line + text.count("\n")
         return checked(value, text, line)
+
+    def ends_in(self, error: json.JSONDecodeError) -> bool:
+        """Whether nothing but the end of the file is wrong."""
+        rest = self.text[error.pos :].rstrip()
+        return error.msg.startswith("Unterminated") or any(word.startswith(rest) for word in _WORDS)
 
     def error(self, message: str, position: int | None = None) -> FormatError:
         if self.bad_bytes is not None:

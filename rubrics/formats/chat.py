@@ -11,11 +11,11 @@ An assistant's message is an action, and the messages up to the next one (of use
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rubrics.formats.parsing import FormatError
-from rubrics.trajectory import Record, Step
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed
+from rubrics.trajectory import Record, Step, record_of, wrap
 
 
 def steps_from_chat(messages: Any, *, done: bool, place: str = "messages") -> tuple[Record, list[Step]]:
@@ -32,34 +32,72 @@ def turns_of_chat(messages: Any, *, done: bool, place: str) -> tuple[list[dict[s
     if not isinstance(messages, list):
         raise FormatError(f"{place}: expected a list of chat messages, found {_short(messages)}")
     opening: list[dict[str, Any]] = []
-    turns: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+    turns: list[tuple[Record, list[dict[str, Any]]]] = []
     replies = opening
     for index, message in enumerate(messages):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        if not is_message(message):
             raise FormatError(f"{place}.{index}: expected a message with a role, found {_short(message)}")
         if message["role"] == "assistant":
             replies = []
             turns.append((_action(message, place, index), replies))
         else:
             replies.append(message)
-    last = len(turns) - 1
-    return opening, [
-        Step(Record(action), chat_observation(replies, done=done and number == last))
-        for number, (action, replies) in enumerate(turns)
-    ]
+    steps: list[Step] = []
+    for action, replies in turns:
+        last = len(steps) == len(turns) - 1
+        steps.append(Step(action, chat_observation(replies, done=done and last)))
+    return opening, steps
+
+
+def is_message(value: Any) -> bool:
+    """Whether this is a message of a chat: an object with a role."""
+    return isinstance(value, dict) and isinstance(value.get("role"), str)
+
+
+def conversations(records: Iterable[Parsed | FormatProblem]) -> Iterator[Parsed | FormatProblem]:
+    """The records of a file; where they are messages, one record with all of them as its `messages`."""
+    said: list[Any] = []
+    not_finite: list[str] = []
+    line = 0
+    for record in records:
+        if isinstance(record, Parsed) and _is_bare(record.value):
+            line = line or record.line
+            not_finite += [f"messages.{len(said)}.{place}" for place in record.not_finite]
+            said.append(record.value)
+        else:
+            yield record
+    if said:
+        yield Parsed(line, {"messages": said}, not_finite)
+
+
+def _is_bare(record: Any) -> bool:
+    """Whether a record is a message, and not a conversation or an answer of Anthropic's API, which have roles too."""
+    return is_message(record) and "messages" not in record and record.get("type") != "message"
 
 
 def chat_observation(messages: Sequence[Mapping[str, Any]], *, done: bool = False) -> Record:
     """Messages that the agent is answered with, or asked with, as an observation."""
     if not messages:
         return _ENDED if done else _SILENT
-    return Record(messages=messages, content=_text(messages), done=done)
+    return record_of({"messages": wrap(messages), "content": _text(messages), "done": done})
 
 
 _SILENT, _ENDED = (Record(messages=[], content="", done=done) for done in (False, True))
 
 
-def _action(message: Mapping[str, Any], place: str, index: int) -> dict[str, Any]:
+def _action(message: Mapping[str, Any], place: str, index: int) -> Record:
+    asked = message.get("tool_calls") or message.get("function_call")
+    action = {
+        "content": wrap(message.get("content")),
+        "tool_calls": wrap(_tool_calls(message, place, index)) if asked else [],
+    }
+    for key, value in message.items():
+        if key not in _READ:
+            action[key] = wrap(value)
+    return record_of(action)
+
+
+def _tool_calls(message: Mapping[str, Any], place: str, index: int) -> list[dict[str, Any]]:
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
         raise FormatError(f"{place}.{index}.tool_calls: expected a list, found {_short(calls)}")
@@ -72,8 +110,7 @@ def _action(message: Mapping[str, Any], place: str, index: int) -> dict[str, Any
             where = f"{place}.{index}.tool_calls.{number}"
             raise FormatError(f"{where}: expected a function with a name, found {_short(function)}")
         tool_calls.append({"id": call_id, "name": function["name"], "arguments": _arguments(function.get("arguments"))})
-    rest = {key: value for key, value in message.items() if key not in _READ}
-    return {"content": message.get("content"), "tool_calls": tool_calls, **rest}
+    return tool_calls
 
 
 def message_of(action: Mapping[str, Any], *, parsed: bool = False) -> dict[str, Any]:
@@ -81,9 +118,8 @@ def message_of(action: Mapping[str, Any], *, parsed: bool = False) -> dict[str, 
 
     `parsed` leaves the arguments of tool calls as they are in the action, instead of their JSON.
     """
-    rest = {key: value for key, value in dict(action).items() if key not in ("content", "tool_calls")}
-    message = {"role": "assistant", "content": action.get("content"), **rest}
-    if calls := action.get("tool_calls"):
+    message = {"role": "assistant", "content": None, **dict(action)}
+    if calls := message.pop("tool_calls", None):
         message["tool_calls"] = [
             {
                 "id": call["id"],
@@ -118,6 +154,9 @@ def _text(messages: Sequence[Mapping[str, Any]]) -> str:
     texts: list[str] = []
     for message in messages:
         content = message.get("content")
+        if isinstance(content, str):
+            texts.append(content)
+            continue
         for part in content if isinstance(content, list) else [content]:
             text = part.get("text") if isinstance(part, dict) else part
             if isinstance(text, str):

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, cast
 from rubrics.formats.parsing import FormatError
 
 _CHUNK = 1 << 14
+_MARK = 4  # bytes that one read gives at least: what stands at the start of a file is peeked at
 _BUFFER = 1 << 18  # a line is often longer than the 8 KB of a usual buffer
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
@@ -62,7 +63,7 @@ class _Decompressed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self.ready and not self.complete:
+        while len(self.ready) < _MARK and not self.complete:
             self._decompress(self.file.read(_CHUNK))
         size = min(len(buffer), len(self.ready))
         buffer[:size] = self.ready[:size]
@@ -74,7 +75,7 @@ class _Decompressed(io.RawIOBase):
             self.complete = True
             if self.stream is not None:
                 self.damage = f"the {self.kind} data end in the middle: the file was cut off"
-        parts: list[bytes] = []
+        parts = [bytes(self.ready)]
         while data:
             if self.stream is None:
                 data = data.lstrip(b"\0")  # padding

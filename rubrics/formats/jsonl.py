@@ -55,7 +55,7 @@ def _schema() -> TypeAdapter[_Line]:
 
 
 def _ours(record: Any) -> bool:
-    return isinstance(record, dict) and "id" in record and "steps" in record
+    return isinstance(record, dict) and "id" in record and isinstance(record.get("steps"), list)
 
 
 @reader("jsonl", detect=_ours)
@@ -103,15 +103,29 @@ def write_jsonl(path: str | Path, trajectories: Iterable[Trajectory]) -> int:
 
 def trajectory_line(trajectory: Trajectory) -> bytes:
     """One line of our JSONL, as `write_jsonl` writes it."""
-    try:
-        data = trajectory.to_dict()
-    except (TypeError, ValueError) as error:
-        error.add_note(f"in the trajectory {trajectory.id!r}")
-        raise
+    data = _plain(trajectory)
     try:
         return json_line(data)
     except ValueError:  # there is something that is not finite
-        places: list[str] = []
-        data = finite(data, places)
-        data["metadata"]["not_finite"] = [*data["metadata"].get("not_finite", ()), *places]
-        return json_line(data)
+        return json_line(_finite(data))
+
+
+def trajectory_record(trajectory: Trajectory) -> dict[str, Any]:
+    """What a line of our JSONL holds, as `write_jsonl` writes it."""
+    return _finite(_plain(trajectory))
+
+
+def _plain(trajectory: Trajectory) -> dict[str, Any]:
+    try:
+        return trajectory.to_dict()
+    except (TypeError, ValueError) as error:
+        error.add_note(f"in the trajectory {trajectory.id!r}")
+        raise
+
+
+def _finite(data: dict[str, Any]) -> dict[str, Any]:
+    places: list[str] = []
+    clean: dict[str, Any] = finite(data, places)
+    if places:
+        clean["metadata"]["not_finite"] = [*clean["metadata"].get("not_finite", ()), *places]
+    return clean

@@ -92,3 +92,52 @@ def json_line(value: Any) -> bytes:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
     except UnicodeEncodeError:  # half a surrogate pair: JSON can say it, UTF-8 cannot
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+
+
+def number(value: Any, place: str) -> float | None:
+    """A recorded number, or None where there is none. Raises FormatError, naming the place, for anything else."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise FormatError(f"{place}: expected a number, found {value!r:.60}")
+    if (found := _float(value)) is None:
+        raise FormatError(f"{place}: the number is too large, {value!r:.60}")
+    return found
+
+
+def numbers(values: Any) -> dict[str, float | None]:
+    """The numbers in a mapping by name: None is one that was not scored, booleans are 1 and 0, the rest is left out."""
+    if not isinstance(values, dict):
+        return {}
+    return {
+        name: None if value is None else _float(value)
+        for name, value in values.items()
+        if value is None or isinstance(value, int | float)
+    }
+
+
+def _float(value: int | float) -> float | None:
+    """None where it is too large for one, such as 1e999 or a whole number of hundreds of digits."""
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def expect_object(value: Any, place: str) -> dict[str, Any]:
+    """An object of the file, {} where it is null. Raises FormatError, naming the place, for anything else."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise FormatError(f"{place}: expected an object, found {value!r:.60}")
+    return value
+
+
+def expect_list(value: Any, place: str) -> list[Any]:
+    """A list of the file, [] where it is null. Raises FormatError, naming the place, for anything else."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise FormatError(f"{place}: expected a list, found {value!r:.60}")
+    return value

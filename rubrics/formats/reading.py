@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from os.path import isdir  # False where nobody may look, which Path.is_dir raises
 from pathlib import Path
 from typing import Any
 
 from rubrics.formats.parsing import FormatError, FormatProblem
 from rubrics.formats.registry import Reader, formats
 from rubrics.formats.source import Source, uncompressed_name
+from rubrics.formats.tables import dataset_files
 from rubrics.trajectory import Trajectory
 
 _TRAJECTORIES = (".jsonl", ".ndjson", ".eval", ".traj", ".parquet", ".arrow")
@@ -42,7 +44,7 @@ def _read(
     seen: dict[str, int] = {}
     for given in paths:
         path = Path(given)
-        found = _folder(path, known, format) if path.is_dir() else [_file(path, known, format)]
+        found = _folder(path, known, format) if isdir(path) else [_file(path, known, format)]
         for place, chosen in found:
             if isinstance(chosen, FormatProblem):
                 yield chosen
@@ -94,13 +96,9 @@ def _file(path: Path, known: Mapping[str, Reader], format: str | None) -> _Chose
 def _folder(root: Path, known: Mapping[str, Reader], format: str | None) -> Iterator[_Chosen]:
     """What there is to read in a folder. It is a problem if that is nothing."""
     empty = True
-    try:
-        for chosen in _walk(root, known, format, ()):
-            empty = False
-            yield chosen
-    except FormatError as error:
-        yield root, _problem(root, error)
-        return
+    for chosen in _walk(root, known, format, ()):
+        empty = False
+        yield chosen
     if empty:
         wanted = f"of the format {format!r}" if format else f"of a known format: {', '.join(sorted(known))}"
         yield root, FormatProblem(str(root), None, f"there is nothing in this folder {wanted}")
@@ -109,19 +107,19 @@ def _folder(root: Path, known: Mapping[str, Reader], format: str | None) -> Iter
 def _walk(folder: Path, known: Mapping[str, Reader], format: str | None, above: tuple[Path, ...]) -> Iterator[_Chosen]:
     if (real := folder.resolve()) in above:  # a link to a folder that it lies in
         return
-    for name, claimant in known.items():
-        if format in (None, name) and _says(claimant, claimant.folder, folder):
-            yield folder, claimant
-            return
     try:
-        entries = sorted(folder.iterdir())
-    except OSError as error:
+        for name, claimant in known.items():
+            if format in (None, name) and _says(claimant, claimant.folder, folder):
+                yield folder, claimant
+                return
+        entries = dataset_files(folder) or sorted(folder.iterdir())
+    except (FormatError, OSError) as error:
         yield folder, _problem(folder, error)
         return
     for path in entries:
         if path.name.startswith("."):
             continue
-        if path.is_dir():
+        if isdir(path):
             yield from _walk(path, known, format, (*above, real))
         elif (chosen := _member(path, known, format)) is not None:
             yield path, chosen

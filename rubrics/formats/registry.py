@@ -17,10 +17,24 @@ from rubrics.trajectory import Trajectory
 
 Read = Callable[[Source], Iterator[Trajectory | FormatProblem]]
 
-_BUILT_IN = (  # modules of this package, in the order in which they are asked: what is unmistakable comes first
+_BUILT_IN = (  # modules of this package whose formats are unmistakable
+    "atif",  # before ours: it may have an id, too
     "jsonl",
     "tau_bench",
+    "openenv",
+    "openreward",
+    "verifiers",
+    "verifiers_v0",
+    "swe_agent",
+    "openhands",
+    "otel",
+    "inspect_logs",
+    "tau2",
+    "nemo_gym",
+    "harbor",
+    "eval_protocol",
 )
+_GENERAL = ("anthropic", "openai_responses", "openai_chat")  # those that others extend, so they are asked last
 _GROUP = "rubrics.formats"  # of entry points, for readers of other packages
 _readers: dict[str, Reader] = {}
 
@@ -77,14 +91,22 @@ def reader(
 
 
 def formats() -> dict[str, Reader]:
-    """The known formats by name.
+    """The known formats by name, in the order in which they are asked.
 
     A reader of another package that does not import is left out, with a warning that says why.
     """
-    for module in _BUILT_IN:
+    for module in (*_BUILT_IN, *_GENERAL):
         import_module(f"rubrics.formats.{module}")
     _load_entry_points()
-    return dict(_readers)
+    return dict(sorted(_readers.items(), key=lambda item: _turn(item[1])))
+
+
+def _turn(known: Reader) -> int:
+    """When a format is asked: the general ones after those of others, whatever was imported first."""
+    package, _, module = known.read.__module__.rpartition(".")
+    if package != __package__ or module not in (*_BUILT_IN, *_GENERAL):
+        return len(_BUILT_IN)
+    return _BUILT_IN.index(module) if module in _BUILT_IN else len(_BUILT_IN) + 1 + _GENERAL.index(module)
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from rubrics.formats.array import documents, elements
 from rubrics.formats.compression import damage, open_decompressed
 from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, parse
+from rubrics.formats.tables import is_table, rows
 from rubrics.trajectory import Trajectory
 
 _HEAD = 4096
@@ -49,12 +50,13 @@ class Source:
     def records(self) -> Iterator[Parsed | FormatProblem]:
         """The records of the file, whatever its encoding, and a problem for what is none.
 
-        They are the elements if the file is one JSON array, else one JSON value a line, else JSON values over several
-        lines, as they are written for people. Raises FormatError where the rest of the file cannot be read.
+        They are the rows of a table (Parquet, Arrow), else the elements if the file is one JSON array, else one JSON
+        value a line, else JSON values over several lines, as they are written for people. Raises FormatError where the
+        rest of the file cannot be read.
         """
         with self.open() as file:
             try:
-                for record in self._json(file):
+                for record in self._rows(file) if is_table(file.peek(8)) else self._json(file):
                     self.line = record.line
                     yield record
             except FormatError as error:
@@ -64,28 +66,44 @@ class Source:
             if reason := damage(file):
                 raise FormatError(reason, self.line)
 
-    def each(self, convert: Callable[[Parsed], Trajectory]) -> Iterator[Trajectory | FormatProblem]:
+    def each(
+        self, convert: Callable[[Parsed], Trajectory], records: Iterable[Parsed | FormatProblem] | None = None
+    ) -> Iterator[Trajectory | FormatProblem]:
         """Every record through `convert`, which raises FormatError for a bad one; the others are not affected.
+
+        `records` are those of the file, unless the episodes of the format are something else: parts of one record, or
+        made of several.
 
         A trajectory whose record does not say where it was recorded gets this file and line as its `source`. Places
         where the file had NaN or ±Infinity, read as null, are listed in its metadata under "not_finite".
         """
-        for record in self.records():
+        return self.each_of(lambda record: (convert(record),), records)
+
+    def each_of(
+        self, convert: Callable[[Parsed], Iterable[Trajectory]], records: Iterable[Parsed | FormatProblem] | None = None
+    ) -> Iterator[Trajectory | FormatProblem]:
+        """Like `each`, for a format whose records hold any number of episodes."""
+        for record in self.records() if records is None else records:
             if isinstance(record, FormatProblem):
                 yield record
-                continue
-            try:
-                trajectory = convert(record)
-            except FormatError as error:
-                yield self.problem(error.line or record.line, str(error))
-            except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-                yield self.problem(record.line, f"not the shape of a record of this format: {error!r}")
             else:
+                yield from self.converted(record, convert)
+
+    def converted(
+        self, record: Parsed, convert: Callable[[Parsed], Iterable[Trajectory]]
+    ) -> Iterator[Trajectory | FormatProblem]:
+        """What `each_of` does with one record, for a format that puts its records together itself."""
+        try:
+            for trajectory in convert(record):
                 if trajectory.source is None:
                     trajectory.source = {"format": self.format, "path": str(self.path), "line": record.line}
                 if record.not_finite:
                     trajectory.metadata["not_finite"] = record.not_finite
                 yield trajectory
+        except FormatError as error:
+            yield self.problem(error.line or record.line, str(error))
+        except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
+            yield self.problem(record.line, f"not the shape of a record of this format: {error!r}")
 
     def sample(self) -> tuple[list[Any], FormatProblem | None]:
         """The first few values that can be parsed, to recognise the format by, and the first problem before them."""
@@ -105,6 +123,10 @@ class Source:
             problem = problem or self.problem(error.line, str(error))
         return values, problem
 
+    def _rows(self, file: BufferedReader) -> Iterator[Parsed | FormatProblem]:
+        for row in rows(file):
+            yield self.problem(row.line, str(row)) if isinstance(row, FormatError) else row
+
     def _json(self, file: BufferedReader) -> Iterator[Parsed | FormatProblem]:
         number = _skip_to_json(file)
         if file.peek(1)[:1] == b"[":
@@ -112,7 +134,7 @@ class Source:
             return
         line = file.readline()
         first = self._parsed(line, number)
-        if isinstance(first, FormatProblem) and file.peek(1):
+        if isinstance(first, FormatProblem) and line.startswith(b"{") and file.peek(1):
             yield from self._documents(file, number, line)
             return
         yield first

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rubrics.formats.chat import steps_from_chat
-from rubrics.formats.parsing import FormatError, FormatProblem, Parsed
+from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, expect_object, number, numbers
 from rubrics.formats.registry import reader
 from rubrics.formats.source import Source
 from rubrics.trajectory import End, Trajectory, wrap
@@ -33,16 +33,16 @@ def _trajectory(record: Parsed, source: Source) -> Trajectory:
     data = record.value
     if not isinstance(data, dict) or "task_id" not in data:
         raise FormatError("expected an object with task_id, reward, info and traj")
-    info = data.get("info") or {}
-    if not isinstance(info, dict):
-        raise FormatError(f"info: expected an object, found {type(info).__name__}")
+    info = expect_object(data.get("info"), "info")
     judged = info.get("reward_info") or None
     initial, steps = steps_from_chat(data.get("traj"), done=judged is not None, place="traj")
-    reward = _number(data.get("reward"), "reward")
+    reward = number(data.get("reward"), "reward")
     end: End | None = "terminated" if judged else "error" if info.get("error") else None
     if judged and steps:
         steps[-1].reward = reward
-    metadata = {"task_id": data["task_id"], "trial": data.get("trial"), "reward": reward}
+    # The parts of the reward: whether the database, and what was said, came out as they should.
+    parts = judged.get("info") if isinstance(judged, dict) else None
+    metadata = {"task_id": data["task_id"], "group": data["task_id"], "trial": data.get("trial"), "reward": reward}
     metadata |= {key: value for key, value in info.items() if key != "task"}
     return Trajectory(
         id=f"{source.stem}/{data['task_id']}" + (f"/{data['trial']}" if data.get("trial") is not None else ""),
@@ -52,20 +52,5 @@ def _trajectory(record: Parsed, source: Source) -> Trajectory:
         end=end,
         reward=reward if judged else None,
         reduction="last" if judged else None,
-        metadata={**metadata, "components": _components(judged)},
+        metadata={**metadata, "components": numbers(parts)},
     )
-
-
-def _components(judged: Any) -> dict[str, float]:
-    """The parts of the reward: whether the database, and what was said, came out as they should."""
-    details = judged.get("info") if isinstance(judged, dict) else None
-    parts = details.items() if isinstance(details, dict) else ()
-    return {key: float(value) for key, value in parts if isinstance(value, int | float)}
-
-
-def _number(value: Any, place: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise FormatError(f"{place}: expected a number, found {value!r}")
-    return float(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict
 from os import SEEK_END, PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -108,7 +107,7 @@ class StepReport:
         if record is not None:
             data["reasons"] = {node.path: node.reason for node in record.nodes() if node.path and node.reason}
             if record.usage:
-                data["usage"] = asdict(record.usage)
+                data["usage"] = record.usage.to_dict()
         return data
 
 

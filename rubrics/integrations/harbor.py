@@ -22,7 +22,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -111,7 +110,7 @@ def details_of(scored: Scored) -> dict[str, Any]:
         ],
         "status": scored.status,
         "reason": scored.reason,
-        "usage": asdict(scored.usage),
+        "usage": scored.usage.to_dict(),
         "step_rewards": None if steps is None else step_rewards_dict(steps),
         "evaluation": None if scored.evaluation is None else scored.evaluation.to_dict(),
     }

@@ -15,13 +15,13 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import asdict
 from math import isnan, nan
 from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from rubrics.engine.journal import Pair
+from rubrics.formats.inspect_logs import chat_message, conversation
 from rubrics.formats.parsing import FormatError
 from rubrics.rescoring.load import load_rubric
 from rubrics.rollouts.conversations import trajectory_of
@@ -36,7 +36,6 @@ try:
     from inspect_ai.model import (
         ChatMessage,
         ChatMessageAssistant,
-        ChatMessageTool,
         ModelName,
         ModelOutput,
     )
@@ -135,7 +134,7 @@ def _metadata(scored: Scored) -> dict[str, Any]:
         "status": scored.status,
         "scores": scored.scores,
         "reasons": scored.reasons,
-        "usage": asdict(scored.usage) if scored.usage else None,
+        "usage": scored.usage.to_dict() if scored.usage else None,
     }
 
 
@@ -161,11 +160,12 @@ def trajectory_of_state(state: TaskState, target: Target | None = None) -> Traje
     Raises:
         FormatError: the model said nothing, so there is no action.
     """
-    messages = _with_output(state)
-    first = _first_action(messages)
+    said = _dumped([state.output.message])[0] if state.output.choices else None
+    prompt, completion = conversation(_dumped(state.messages), said)
+    given = state.input
     texts = (state.target if target is None else target).target
     task = {
-        "input": state.input if isinstance(state.input, str) else [_plain(message) for message in state.input],
+        "input": given if isinstance(given, str) else [chat_message(message) for message in _dumped(given)],
         "target": texts[0] if len(texts) == 1 else list(texts),
         "choices": [choice.value for choice in state.choices],
         "metadata": state.metadata,
@@ -173,8 +173,8 @@ def trajectory_of_state(state: TaskState, target: Target | None = None) -> Traje
         "epoch": state.epoch,
     }
     return trajectory_of(
-        [_plain(message) for message in messages[:first]],
-        [_plain(message) for message in messages[first:]],
+        prompt,
+        completion,
         task=task,
         end=_end(state),
         id=state.uuid,
@@ -182,42 +182,8 @@ def trajectory_of_state(state: TaskState, target: Target | None = None) -> Traje
     )
 
 
-def _with_output(state: TaskState) -> list[ChatMessage]:
-    messages: list[ChatMessage] = list(state.messages)
-    if not state.output.choices:
-        return messages
-    output = state.output.message
-    for i, message in enumerate(messages):
-        if message.id is not None and message.id == output.id:  # a solver may have set the text of one of the two
-            messages[i] = output
-            return messages
-    said = [message.text for message in messages if message.role == "assistant"]
-    return messages if said and said[-1] == output.text else [*messages, output]
-
-
-def _first_action(messages: list[ChatMessage]) -> int:
-    said = [i for i, message in enumerate(messages) if message.role == "assistant"]
-    generated = [i for i in said if messages[i].source == "generate"]
-    others = [i for i in said if messages[i].source != "input"]
-    return min(generated or others, default=len(messages))
-
-
-def _plain(message: ChatMessage) -> dict[str, Any]:
-    """The message in OpenAI's form. Ids and models are left out: they would tell a judge who wrote what it judges."""
-    plain: dict[str, Any] = message.model_dump(
-        exclude_none=True, include={"role", "content", "tool_call_id", "metadata"}
-    )
-    if isinstance(message, ChatMessageTool):
-        if message.function is not None:
-            plain["name"] = message.function
-        if message.error is not None:
-            plain["error"] = {"type": message.error.type, "message": message.error.message}
-    elif isinstance(message, ChatMessageAssistant) and message.tool_calls:
-        plain["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.function, "arguments": call.arguments}}
-            for call in message.tool_calls
-        ]
-    return plain
+def _dumped(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
+    return [message.model_dump(exclude_none=True) for message in messages]
 
 
 def _end(state: TaskState) -> End:

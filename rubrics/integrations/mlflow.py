@@ -9,7 +9,6 @@ is the feedback `rubric`, each node the feedback `rubric.path`; MLflow aggregate
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from pydantic import PrivateAttr
@@ -73,7 +72,7 @@ class RubricScorer(Scorer):
             value=scored.reward,
             error=_error(scored),
             rationale=scored.feedback(),
-            metadata={name: str(spent) for name, spent in asdict(scored.usage).items()} if scored.usage else None,
+            metadata={name: str(spent) for name, spent in scored.usage.to_dict().items()} if scored.usage else None,
             source=source,
         )
         return [whole] + [

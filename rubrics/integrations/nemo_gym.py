@@ -20,11 +20,10 @@ there is no reward.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Literal
 
+from rubrics.formats.responses import messages_of_items
 from rubrics.rollouts.conversations import trajectory_of
-from rubrics.rollouts.responses import messages_of_items
 from rubrics.rollouts.scoring import Scored, Scorer
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError
@@ -97,7 +96,7 @@ def _told(scored: Scored) -> dict[str, Any]:
         "status": scored.status,
         "scores": scored.scores,
         "reasons": scored.reasons,
-        "usage": asdict(scored.usage),
+        "usage": scored.usage.to_dict(),
     }
 
 

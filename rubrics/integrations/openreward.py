@@ -21,7 +21,6 @@ take the last reward that is not None for the reward of the episode.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any, ClassVar
 
 from rubrics.formats.parsing import FormatError
@@ -124,7 +123,7 @@ async def _score_group(self: RubricEnvironment, candidates: Sequence[GroupCandid
         assert score is not None
         told: dict[str, Any] = {"status": "scored"}
         if self.expose == "full":
-            told |= {"reason": reason, "group": plain_values(found.metadata), "usage": asdict(found.usage)}
+            told |= {"reason": reason, "group": plain_values(found.metadata), "usage": found.usage.to_dict()}
         scores.append(GroupScore(reward=score, metadata=None if self.expose == "none" else {"rubric": told}))
     return scores
 

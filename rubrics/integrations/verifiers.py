@@ -22,6 +22,7 @@ from typing import Any
 from rubrics.delayed import TrajectoryRubric
 from rubrics.engine.frames import FRAME
 from rubrics.engine.journal import Pair
+from rubrics.formats.verifiers import chat_message, last_branch
 from rubrics.rescoring.rows import step_rewards_dict
 from rubrics.rollouts.conversations import trajectory_of
 from rubrics.rollouts.functions import completion_messages, messages_of
@@ -139,41 +140,13 @@ def trajectory_of_trace(trace: vf.Trace) -> Trajectory:
     is the prompt. A limit of the run, or of the model's reply, and a timeout of the agent are the end `"truncated"`; a
     rollout that failed before it could be scored ended in an error.
     """
-    messages = [_message(message) for message in trace.messages]
-    prompt = _prompt_length(trace)
+    path, prompt = last_branch([{"parent": node.parent, "sampled": node.sampled} for node in trace.nodes])
+    messages = [chat_message(trace.nodes[index].message.model_dump(exclude_none=True)) for index in path]
     task = trace.task.data.model_dump(mode="json")
     end = _end(trace)
     if not any(message["role"] == "assistant" for message in messages[prompt:]):
         return Trajectory(id=trace.id, task=task, end=end)
     return trajectory_of(messages[:prompt], messages[prompt:], task=task, end=end, id=trace.id)
-
-
-def _message(message: vf.Message) -> dict[str, Any]:
-    """In OpenAI's form."""
-    plain: dict[str, Any] = message.model_dump(exclude_none=True, exclude={"provider_state"})
-    if calls := plain.get("tool_calls"):
-        plain["tool_calls"] = [
-            {
-                "id": call["id"],
-                "type": "function",
-                "function": {
-                    "name": ".".join([call["namespace"], call["name"]] if "namespace" in call else [call["name"]]),
-                    "arguments": call["arguments"],
-                },
-            }
-            for call in calls
-        ]
-    return plain
-
-
-def _prompt_length(trace: vf.Trace) -> int:
-    """Messages before the model's first reply. Later branches may hold it only as a copy that is not marked sampled."""
-    node = next((node for node in trace.nodes if node.sampled), None)
-    length = 0
-    while node is not None and node.parent is not None:
-        node = trace.nodes[node.parent]
-        length += 1
-    return length
 
 
 def _end(trace: vf.Trace) -> End:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, aclosing, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,15 +20,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rubrics.formats import read
 from rubrics.formats.parsing import FormatProblem
+from rubrics.group import GroupRubric
 from rubrics.rescoring import judging
 from rubrics.rescoring.content import content_hash
+from rubrics.rescoring.groups import GroupMethod, groups_as_completed
 from rubrics.rescoring.output import Key, Output
 from rubrics.rescoring.replay import Method, Record, prepared
 from rubrics.rescoring.rows import Row, line_of
 from rubrics.rescoring.run import AssumedEnd, Numbered, as_completed, refuse_a_running_loop, row_of
 from rubrics.rescoring.summary import Summary
 from rubrics.rescoring.types import Types
-from rubrics.rescoring.where import condition
+from rubrics.rescoring.where import condition, expression
 from rubrics.rubric import Rubric
 from rubrics.trajectory import Trajectory
 
@@ -64,7 +66,7 @@ class Finished:
 
 def rescore_files(
     files: str | Path | Iterable[str | Path],
-    rubric: Rubric,
+    rubric: Rubric | GroupRubric,
     out: str | Path,
     *,
     format: str | None = None,
@@ -73,6 +75,8 @@ def rescore_files(
     only_failed: bool = False,
     where: str | None = None,
     limit: int | None = None,
+    group_by: str | None = None,
+    group_size: int | None = None,
     concurrency: int = 32,
     assume_end: AssumedEnd | None = None,
     types: Types | None = None,
@@ -93,7 +97,7 @@ def rescore_files(
 
     Args:
         files: trajectory files and folders, see `rubrics.formats.read`.
-        rubric: any tree.
+        rubric: any tree, or a group rubric, which gets whole groups.
         out: where the rows go: a file that is not there, unless `resume` or `overwrite` is given. At the end they are
             in the order of the input.
         format: of the files; by default their content tells.
@@ -104,7 +108,10 @@ def rescore_files(
             gave no verdict.
         where: a condition on trajectories, see `rubrics.rescoring.where.condition`.
         limit: how many trajectories are scored at most, those included that have a row already.
-        concurrency, assume_end, types, record: see `rescore`.
+        group_by: what the trajectories of a group share, as an expression over the names that `where` knows, such as
+            `task.id`; by default `metadata["group"]`.
+        group_size: how many members each group should have, for a group rubric; the members of others are unscored.
+        concurrency, assume_end, types, record: see `rescore`; for a group rubric, groups judged at once.
         store: where what models were asked is kept, for judges without a store of their own: beside the output, by
             default, as `OUT.verdicts.jsonl`; None keeps nothing.
         ask_again: ask models also what the store holds.
@@ -113,7 +120,7 @@ def rescore_files(
         price: US dollars a million tokens of the prompt and of the reply, for models of unknown price.
         on_error: `"stop"` ends the run at the first row with the status `"error"`.
         engine: `"local"` scores in this process, `"ray"` in worker processes, with equal rows. With `RAY_ADDRESS`, or a
-            Ray that is initialised, those are of that cluster.
+            Ray that is initialised, those are of that cluster. Group rubrics are local.
         workers: how many worker processes; by default one for each CPU that Ray has. `concurrency`, and that of each
             judge, is divided among them.
         worker_timeout: seconds after which a worker that has something to do and answers nothing is killed. What it had
@@ -133,7 +140,9 @@ def rescore_files(
         raise ValueError(f"engine is 'local' or 'ray', not {engine!r}")
     if engine == "local" and (workers is not None or worker_timeout is not None):
         raise ValueError("workers are of the engine 'ray': give engine='ray' (--engine ray), or leave them out")
-    if engine == "local" and rubric.is_async_tree:
+    if engine == "ray" and isinstance(rubric, GroupRubric):
+        raise ValueError("a group rubric is judged by the engine 'local': its groups come from all over the input")
+    if engine == "local" and (isinstance(rubric, GroupRubric) or rubric.is_async_tree):
         refuse_a_running_loop("call it in another thread: await asyncio.to_thread(rescore_files, …)")
     if only_failed and overwrite:
         raise ValueError("only_failed goes on with a file, and overwrite replaces it: give one of them")
@@ -142,7 +151,7 @@ def rescore_files(
     out = Path(out)
     finished = Finished()
     kept_at = out.with_name(f"{out.name.removesuffix('.jsonl')}.verdicts.jsonl") if store == "beside" else store
-    trajectories = selected(read(files, format), where, limit)
+    trajectories = selected(read(files, format), where, limit, group_by)
     failed: set[tuple[str | None, str | None]] = set()
 
     def again(data: Mapping[str, Any]) -> bool:
@@ -153,15 +162,21 @@ def rescore_files(
 
     with ExitStack() as stack:
         budget: Any
+        pool: Pool | None = None
         if engine == "ray":
             from rubrics.rescoring.engines.ray import Pool
 
+            assert isinstance(rubric, Rubric)
             recipe = (types or Types(), assume_end, record, kept_at, ask_again, price)
             budget = pool = Pool(rubric, *recipe, budget_usd, workers, concurrency, worker_timeout)
         else:
             budget, money = judging.budget_of(budget_usd), None if price is None else judging.price_of(*price)
             stack.enter_context(judging.equipped(rubric, judging.store_of(kept_at, ask_again), budget, money))
-        method = stack.enter_context(prepared(rubric, assume_end, types, record))
+        method: Method | GroupMethod
+        if isinstance(rubric, GroupRubric):
+            method = GroupMethod.of(rubric, group_size, assume_end, types)
+        else:
+            method = stack.enter_context(prepared(rubric, assume_end, types, record))
         output = stack.enter_context(
             Output(
                 out,
@@ -180,27 +195,32 @@ def rescore_files(
                 for number, key, trajectory in trajectories
                 if output.has(key, number) or key[:2] in failed
             )
-        job = _Job(output, finished, method, budget, on_error == "stop", stop or threading.Event(), on_row)
-        if engine == "ray":
-            job.run_in(pool, trajectories)
-        elif rubric.is_async_tree:
-            asyncio.run(job.run_async(trajectories, concurrency))
+        job = _Job(output, finished, budget, on_error == "stop", stop or threading.Event(), on_row)
+        if isinstance(method, GroupMethod):
+            asyncio.run(job.run_groups(trajectories, method, concurrency))
+        elif pool is not None:
+            job.run_elsewhere(trajectories, method, pool)
+        elif method.rubric.is_async_tree:
+            asyncio.run(job.run_async(trajectories, method, concurrency))
         else:
-            job.run(trajectories)
+            job.run(trajectories, method)
         finished.others = output.finish()
     return finished
 
 
 def selected(
-    trajectories: Iterable[Trajectory | FormatProblem], where: str | None, limit: int | None
+    trajectories: Iterable[Trajectory | FormatProblem], where: str | None, limit: int | None, group_by: str | None
 ) -> Iterator[Selected]:
     """The trajectories to score, each with its number and its key. What could not be read is always among them."""
     holds = condition(where) if where else None
-    return _selected(trajectories, holds, limit)
+    return _selected(trajectories, holds, limit, expression(group_by) if group_by else None)
 
 
 def _selected(
-    trajectories: Iterable[Trajectory | FormatProblem], holds: Callable[[Trajectory], bool] | None, limit: int | None
+    trajectories: Iterable[Trajectory | FormatProblem],
+    holds: Callable[[Trajectory], bool] | None,
+    limit: int | None,
+    group: Callable[[Trajectory], Any] | None,
 ) -> Iterator[Selected]:
     equal: Counter[tuple[str | None, str | None]] = Counter()
     number = 0
@@ -211,6 +231,8 @@ def _selected(
             continue
         id = trajectory.id if isinstance(trajectory, Trajectory) else None
         key = (id, content_hash(trajectory))
+        if group is not None and isinstance(trajectory, Trajectory):
+            trajectory.metadata["group"] = group(trajectory)
         yield number, (*key, equal[key]), trajectory
         equal[key] += 1
         number += 1
@@ -237,34 +259,39 @@ class _Job:
         self,
         output: Output,
         finished: Finished,
-        method: Method,
         budget: Any,
         stops: bool,
         stop: threading.Event,
         on_row: Callable[[Row], None],
     ) -> None:
-        self.output, self.finished, self.method = output, finished, method
+        self.output, self.finished = output, finished
         self.budget, self.stops, self.stop, self.on_row = budget, stops, stop, on_row
         self.keys: dict[int, Key] = {}
 
-    def run(self, trajectories: Iterator[Selected]) -> None:
+    def run(self, trajectories: Iterator[Selected], method: Method) -> None:
         for number, trajectory, content in self._missing(trajectories):
-            self._write(number, *line_of(row_of(trajectory, self.method, content)))
+            self._write(number, *line_of(row_of(trajectory, method, content)))
             if self._is_over():
                 break
 
-    async def run_async(self, trajectories: Iterator[Selected], concurrency: int) -> None:
-        rows: AsyncGenerator[tuple[int, Row], None] = as_completed(
-            self._missing(trajectories), self.method, concurrency, self._is_over
-        )
+    async def run_async(self, trajectories: Iterator[Selected], method: Method, concurrency: int) -> None:
+        rows = as_completed(self._missing(trajectories), method, concurrency, self._is_over)
         async with aclosing(rows):
             async for number, row in rows:
                 self._write(number, *line_of(row))
 
-    def run_in(self, pool: Pool, trajectories: Iterator[Selected]) -> None:
-        with closing(pool.rows(self._missing(trajectories), self.method, self._is_over)) as rows:
+    def run_elsewhere(self, trajectories: Iterator[Selected], method: Method, pool: Pool) -> None:
+        with closing(pool.rows(self._missing(trajectories), method, self._is_over)) as rows:
             for number, row, line in rows:
                 self._write(number, row, line)
+
+    async def run_groups(self, trajectories: Iterator[Selected], method: GroupMethod, concurrency: int) -> None:
+        groups = groups_as_completed(trajectories, method, concurrency, self.output.has, self._is_over)
+        async with aclosing(groups):
+            async for rows in groups:
+                for number, key, row in rows:
+                    self.keys[number] = key
+                    self._write(number, *line_of(row))
 
     def _missing(self, trajectories: Iterator[Selected]) -> Iterator[Numbered]:
         """The trajectories that have no row yet."""

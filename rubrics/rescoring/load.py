@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 from weakref import ref
 
+from rubrics.group import GroupRubric
 from rubrics.rescoring.types import Types
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError, StructureError
@@ -38,6 +39,18 @@ def load_rubric(name: str) -> Rubric:
     Raises:
         LoadError: the file or module does not import, has nothing of that name, or what is there gives no `Rubric`.
     """
+    found = load_any_rubric(name)
+    if not isinstance(found, Rubric):
+        raise LoadError(f"{name} is a group rubric ({_kind(found)}), and a tree is needed here")
+    return found
+
+
+def load_any_rubric(name: str) -> Rubric | GroupRubric:
+    """Like `load_rubric`, of a tree or of a group rubric.
+
+    Raises:
+        LoadError: as for `load_rubric`.
+    """
     where, attribute = _split(name)
     module = load_module(where)
     if attribute is None:
@@ -45,6 +58,8 @@ def load_rubric(name: str) -> Rubric:
         if attribute is None:
             raise LoadError(f"{where} has neither make_rubric nor rubric; name one of: {_candidates(module)}")
     found = _attribute(module, attribute, where)
+    if isinstance(found, GroupRubric):
+        return found
     if isinstance(found, Rubric):
         return _noted(found, where, attribute)
     if not callable(found):
@@ -56,6 +71,8 @@ def load_rubric(name: str) -> Rubric:
         raise LoadError(f"{where}:{attribute}() raised {_described(error)}") from error
     if inspect.iscoroutine(rubric):
         rubric.close()
+    if isinstance(rubric, GroupRubric):
+        return rubric
     if not isinstance(rubric, Rubric):
         raise LoadError(f"{where}:{attribute}() returned {_kind(rubric)}, not a Rubric")
     _check(rubric, f"{where}:{attribute}")
@@ -190,7 +207,10 @@ def _candidates(module: ModuleType) -> str:
         name
         for name, value in vars(module).items()
         if not name.startswith("_")
-        and (isinstance(value, Rubric) or (callable(value) and getattr(value, "__module__", None) == module.__name__))
+        and (
+            isinstance(value, Rubric | GroupRubric)
+            or (callable(value) and getattr(value, "__module__", None) == module.__name__)
+        )
     ]
     return ", ".join(names) or "no function, class or rubric of its own"
 

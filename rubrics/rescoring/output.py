@@ -70,6 +70,7 @@ class Output:
         self.aside: Path | None = None
         self._places: dict[Key, _Place] = {}
         self._end = 0  # of the rows in the file
+        self._replaced = False  # whether there are rows in it that others stand for
         self._file = self._taken()
         self._is_file = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
         try:
@@ -169,7 +170,7 @@ class Output:
         return place is not None
 
     def add(self, key: Key, line: bytes, position: int) -> None:
-        """Write a row, as a line of JSON. It is in the file when this returns.
+        """Write a row, as a line of JSON, also in the place of one that was there. It is in the file on return.
 
         Raises:
             OutputError: it cannot be written.
@@ -180,6 +181,7 @@ class Output:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
             raise self._failed(error) from None
+        self._replaced = self._replaced or key in self._places
         self._places[key] = _Place(offset, len(line), position)
         self._end = offset + len(line)
 
@@ -194,7 +196,7 @@ class Output:
         others = [key for key, place in self._places.items() if place.position is None]
         order = [*known, *others]
         offsets = [self._places[key].offset for key in order]
-        if self._is_file and offsets != sorted(offsets):
+        if self._is_file and (self._replaced or offsets != sorted(offsets)):
             self._rewrite(order)
         return len(others)
 

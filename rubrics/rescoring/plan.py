@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rubrics.formats import read
+from rubrics.group import GroupRubric
 from rubrics.rescoring import judging
-from rubrics.rescoring.job import selected
-from rubrics.rescoring.replay import prepared
+from rubrics.rescoring.groups import GroupMethod, groups_as_completed
+from rubrics.rescoring.job import Selected, selected
+from rubrics.rescoring.replay import Method, prepared
 from rubrics.rescoring.rows import Row
-from rubrics.rescoring.run import AssumedEnd, as_completed, refuse_a_running_loop, row_of
+from rubrics.rescoring.run import AssumedEnd, Numbered, as_completed, refuse_a_running_loop, row_of
 from rubrics.rescoring.types import Types
 from rubrics.rubric import Rubric
 
@@ -44,11 +46,13 @@ class DryRun:
 
 def plan_files(
     files: str | Path | Iterable[str | Path],
-    rubric: Rubric,
+    rubric: Rubric | GroupRubric,
     *,
     format: str | None = None,
     where: str | None = None,
     limit: int | None = None,
+    group_by: str | None = None,
+    group_size: int | None = None,
     assume_end: AssumedEnd | None = None,
     types: Types | None = None,
     store: str | Path | None = None,
@@ -61,15 +65,16 @@ def plan_files(
     them is counted; see `judges.runs.planned` for what is estimated and how.
 
     Args:
-        files, rubric, format, where, limit, assume_end, types: as of `rescore_files`.
+        files, rubric, format, where, limit, group_by, group_size, assume_end, types: as of `rescore_files`.
         store: with what models were asked before, which costs nothing.
         price: US dollars a million tokens of the prompt and of the reply, for models of unknown price.
         on_row: told of each row that a run would write, with made-up verdicts.
     """
-    if rubric.is_async_tree:
+    if isinstance(rubric, GroupRubric) or rubric.is_async_tree:
         refuse_a_running_loop("call it in another thread: await asyncio.to_thread(plan_files, …)")
-    found = DryRun(nodes=rubric._compiled().size)
-    trajectories = ((number, each, key[1]) for number, key, each in selected(read(files, format), where, limit))
+    found = DryRun(nodes=1 if isinstance(rubric, GroupRubric) else rubric._compiled().size)
+    trajectories = selected(read(files, format), where, limit, group_by)
+    numbered = ((number, each, key[1]) for number, key, each in trajectories)
 
     def note(row: Row) -> None:
         found.trajectories[row.status] += 1
@@ -82,17 +87,27 @@ def plan_files(
     with ExitStack() as stack:
         money = None if price is None else judging.price_of(*price)
         found.judges = stack.enter_context(judging.planned(rubric, judging.store_of(store, False), money))
-        method = stack.enter_context(prepared(rubric, assume_end, types, "last"))
-        if not rubric.is_async_tree:
-            for _, trajectory, content in trajectories:
-                note(row_of(trajectory, method, content))
+        if isinstance(rubric, GroupRubric):
+            groups = GroupMethod.of(rubric, group_size, assume_end, types)
+            asyncio.run(_groups(trajectories, groups, note))
             return found
-
-        async def run() -> None:
-            rows: Any = as_completed(trajectories, method, 32)
-            async with aclosing(rows):
-                async for _, row in rows:
-                    note(row)
-
-        asyncio.run(run())
+        method = stack.enter_context(prepared(rubric, assume_end, types, "last"))
+        if rubric.is_async_tree:
+            asyncio.run(_trees(numbered, method, note))
+        else:
+            for _, trajectory, content in numbered:
+                note(row_of(trajectory, method, content))
     return found
+
+
+async def _groups(trajectories: Iterator[Selected], method: GroupMethod, note: Callable[[Row], None]) -> None:
+    async with aclosing(groups_as_completed(trajectories, method, 32, lambda *_: False, lambda: False)) as groups:
+        async for rows in groups:
+            for _, _, row in rows:
+                note(row)
+
+
+async def _trees(trajectories: Iterator[Numbered], method: Method, note: Callable[[Row], None]) -> None:
+    async with aclosing(as_completed(trajectories, method, 32)) as rows:
+        async for _, row in rows:
+            note(row)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rubrics.engine.quick import only_step
 from rubrics.episode import Episode
 from rubrics.evaluation import Usage, evaluation_of
 from rubrics.fingerprint import fingerprints
@@ -193,8 +194,11 @@ class Replay:
             self.row.evaluation = evaluation_of(again)
 
     def _last_paid(self) -> int:
-        """The step to record where only one is: the last that is judged."""
-        return max((index for index, step in enumerate(self.steps) if not is_unpaid(step)), default=-1)
+        """The step to record where only one is: the last that is judged; -1 where none is."""
+        last = len(self.steps) - 1
+        while last >= 0 and is_unpaid(self.steps[last]):
+            last -= 1
+        return last
 
     def _unscored(self, index: int, episode: Episode) -> None:
         root = episode.last_outcomes().get("")
@@ -232,7 +236,7 @@ class Replay:
         row.reason = where + "; ".join([message, *getattr(error, "__notes__", ())])
 
     def _bill(self, usage: Usage) -> None:
-        self.row.usage = asdict(usage) if usage else None
+        self.row.usage = usage.to_dict() if usage else None
 
 
 def end_of(trajectory: Trajectory, steps: Sequence[Step]) -> End | None:
@@ -266,6 +270,8 @@ def take(episode: Episode, steps: Sequence[Step], end: End | None, seen: Seen | 
         episode, steps, end: the episode and what becomes of it.
         seen: where the outcomes of each step are to go.
     """
+    if len(steps) == 1 and not is_unpaid(steps[0]) and only_step(episode, steps[0].action, steps[0].observation, end):
+        return
     for step in steps:
         if is_unpaid(step):
             episode.step_unpaid(step.action, step.observation)

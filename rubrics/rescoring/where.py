@@ -1,4 +1,4 @@
-"""`--where`: a condition on trajectories, as an expression that can do no harm."""
+"""`--where` and `--group-by`: expressions over trajectories that can do no harm."""
 
 from __future__ import annotations
 
@@ -27,8 +27,27 @@ class ConditionError(RubricError, ValueError):
     """A condition that is no expression, or cannot be worked out for a trajectory."""
 
 
-def condition(expression: str) -> Callable[[Trajectory], bool]:
-    """A condition on trajectories, such as `reward < 0.5 and end == "terminated"`.
+def condition(text: str) -> Callable[[Trajectory], bool]:
+    """A condition on trajectories, such as `reward < 0.5 and end == "terminated"`; see `expression`.
+
+    Things that cannot be compared do not meet it.
+
+    Raises:
+        ConditionError: it is no expression, or names something else.
+    """
+    evaluate = expression(text)
+
+    def holds(trajectory: Trajectory) -> bool:
+        try:
+            return bool(evaluate(trajectory))
+        except TypeError:
+            return False
+
+    return holds
+
+
+def expression(text: str) -> Callable[[Trajectory], Any]:
+    """A value worked out of a trajectory, such as `task.id`; None where there is none.
 
     It is an expression of Jinja2, which looks like one of Python, in a sandbox. It may name `id`, `source` (`path`,
     `format`, `line`), `reward` (the recorded one), `end`, `steps` (their number), `group`, `task` and `metadata`.
@@ -41,22 +60,22 @@ def condition(expression: str) -> Callable[[Trajectory], bool]:
     environment = ImmutableSandboxedEnvironment(undefined=_Missing)
     environment.tests["none"] = lambda value: value is None or isinstance(value, _Missing)
     try:
-        evaluate = environment.compile_expression(expression, undefined_to_none=False)
-        names = _names(environment, expression)
+        evaluate = environment.compile_expression(text)
+        names = _names(environment, text)
     except TemplateError as error:
-        raise ConditionError(f"{expression!r} is no expression: {error}") from None
+        raise ConditionError(f"{text!r} is no expression: {error}") from None
     if unknown := sorted(names.difference(NAMES)):
-        raise ConditionError(f"{expression!r} names {', '.join(unknown)}; there are {', '.join(NAMES)}")
+        raise ConditionError(f"{text!r} names {', '.join(unknown)}; there are {', '.join(NAMES)}")
 
-    def holds(trajectory: Trajectory) -> bool:
+    def value(trajectory: Trajectory) -> Any:
         try:
-            return bool(evaluate(**_values(trajectory)))
+            return evaluate(**_values(trajectory))
         except TypeError:  # things that cannot be compared
-            return False
+            raise
         except Exception as error:  # whatever an expression does wrong is the expression's fault
-            raise ConditionError(f"{expression!r} on the trajectory {trajectory.id!r}: {error}") from None
+            raise ConditionError(f"{text!r} on the trajectory {trajectory.id!r}: {error}") from None
 
-    return holds
+    return value
 
 
 def _names(environment: ImmutableSandboxedEnvironment, expression: str) -> set[str]:

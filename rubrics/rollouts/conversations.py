@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from os import urandom
 from typing import Any
-from uuid import uuid4
 
 from rubrics.formats.chat import chat_observation, turns_of_chat
 from rubrics.formats.parsing import FormatError
@@ -52,12 +52,12 @@ def trajectory_of(
         raise FormatError("completion: there is no assistant's message in it, so no action to score")
     before = [*_messages(prompt, "user", "prompt"), *opening]
     return Trajectory(
-        id=uuid4().hex if id is None else id,
+        id=urandom(16).hex() if id is None else id,
         task=wrap(task),
         initial=chat_observation(before) if before else None,
         steps=steps,
         end=end,
-        metadata=dict(metadata or {}),
+        metadata=dict(metadata) if metadata else {},
     )
 
 
@@ -102,6 +102,10 @@ def _messages(value: Any, role: str, place: str) -> list[Any]:
         return []
     if isinstance(value, str):
         return [{"role": role, "content": value}]
-    if isinstance(value, Mapping) or not isinstance(value, list | tuple):
+    if type(value) is not list and (isinstance(value, Mapping) or not isinstance(value, list | tuple)):
         raise FormatError(f"{place}: expected text or a list of chat messages, found {value!r:.80}")
-    return [message.model_dump(exclude_none=True) if hasattr(message, "model_dump") else message for message in value]
+    return [message if type(message) is dict else _plain(message) for message in value]
+
+
+def _plain(message: Any) -> Any:
+    return message.model_dump(exclude_none=True) if hasattr(message, "model_dump") else message

@@ -7,9 +7,17 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from rubrics.delayed import TrajectoryRubric
-from rubrics.engine.frames import FRAME, of_this_run
+from rubrics.engine.frames import FRAME, Run, shared_in_this_run
 from rubrics.engine.journal import Pair
+from rubrics.formats.chat import message_of
 from rubrics.score import RubricError
+
+_NOTHING: Mapping[Any, Any] = {}
+_MAPPING = (dict, Mapping)  # Mapping alone takes four times as long to tell that a dict is one
+
+
+_Told = tuple[dict[str, Any], list[str]]
+"""Arguments by name, and which of them are lists of messages."""
 
 
 class _Called:
@@ -40,6 +48,7 @@ class RewardFunction(TrajectoryRubric):
     """
 
     _parsed = False  # whether its messages have tool calls with parsed arguments
+    _shares = True  # whether it is told of a rollout what all functions of its class are told
 
     def __init__(self, function: Callable[..., Any], *, messages: bool = False) -> None:
         super().__init__()
@@ -49,8 +58,18 @@ class RewardFunction(TrajectoryRubric):
         self.messages = messages
         self.is_async = _is_async(function)
         self._parameters = _parameters(function)
+        names, everything = self._parameters
+        asks = ", ".join([*(name if needed else f"{name}?" for name, needed in names.items()), *["**"] * everything])
+        # What `known` depends on beside the rollout, and the arguments do: by these the functions of a tree share them.
+        self._known_as: Hashable = (type(self), messages)
+        self._told_as: Hashable = (type(self), messages, asks)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._scores_by_function = cls.score_trajectory is RewardFunction.score_trajectory
 
     score_trajectory = _Called()
+    _scores_by_function = True  # whether that is what scores
 
     def _called(self, trajectory: list[Pair]) -> Any:
         return self.function(**self._arguments(trajectory))
@@ -58,12 +77,24 @@ class RewardFunction(TrajectoryRubric):
     async def _called_async(self, trajectory: list[Pair]) -> Any:
         return await self.function(**self._arguments(trajectory))
 
+    def _judge(self, run: Run) -> Any:
+        # Most functions are told what one before them was, and need no list of pairs for that.
+        if self._scores_by_function and self._shares and self.sees == "steps" and not run.over:
+            told = getattr(run.last, "shared", _NOTHING).get(self._told_as)
+            if told is not None:
+                return self.function(**_own(told))
+        return super()._judge(run)
+
     def _arguments(self, trajectory: list[Pair]) -> dict[str, Any]:
         # All functions of a tree are told the same of a rollout, unless they are called for some of its steps only.
-        if self.sees == "steps":
-            known = of_this_run(self._known_as(), lambda: self.known(trajectory))
-        else:
-            known = self.known(trajectory)
+        shared = shared_in_this_run() if self._shares and self.sees == "steps" else {}
+        return _own(shared.get(self._told_as) or self._tell(shared, trajectory))
+
+    def _tell(self, shared: dict[Hashable, Any], trajectory: list[Pair]) -> _Told:
+        """Work out, for all who share it, what functions with these parameters are called with."""
+        known = shared.get(self._known_as)
+        if known is None:
+            known = shared[self._known_as] = self.known(trajectory)
         names, everything = self._parameters
         try:
             named = {name: known[name] for name, needed in names.items() if needed or name in known}
@@ -73,15 +104,9 @@ class RewardFunction(TrajectoryRubric):
                 "put it into the task (a column of the dataset)"
             ) from None
         given = {**known} if everything else named
-        if self.messages:  # what a function does to its list of messages is not to reach the next one
-            for name in ("prompt", "completion"):
-                if name in given:
-                    given[name] = list(given[name])
-        return given
-
-    def _known_as(self) -> Hashable:
-        """What `known` depends on, beside the rollout."""
-        return type(self), self.messages
+        lists = [name for name in ("prompt", "completion") if self.messages and name in given]
+        shared[self._told_as] = told = given, lists
+        return told
 
     @property
     def name(self) -> str:
@@ -94,16 +119,25 @@ class RewardFunction(TrajectoryRubric):
         episode = None if frame is None else frame.run.episode
         initial = None if episode is None else episode.initial
         task = None if episode is None else episode.task
-        known = dict(task) if isinstance(task, Mapping) else {}
+        known: dict[str, Any] = dict(task) if isinstance(task, _MAPPING) else {}
         if self.messages:
-            completion = completion_messages(trajectory, parsed=self._parsed)
-            known |= {"prompt": messages_of(initial), "completion": completion}
+            known["prompt"] = messages_of(initial)
+            known["completion"] = completion_messages(trajectory, parsed=self._parsed)
         else:
-            known |= {"prompt": _last_text(initial), "completion": text_of(trajectory[-1][0])}
-        return {**known, "task": task}
+            known["prompt"], known["completion"] = _last_text(initial), text_of(trajectory[-1][0])
+        known["task"] = task
+        return known
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
+
+
+def _own(told: _Told) -> dict[str, Any]:
+    """Arguments for one function: what it does to its list of messages is not to reach the next one."""
+    given, lists = told[0].copy(), told[1]
+    for name in lists:
+        given[name] = [*given[name]]
+    return given
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -147,7 +181,7 @@ def _last_text(initial: Any) -> str:
 
 def messages_of(observation: Any) -> list[Any]:
     """The chat messages that an observation consists of; none where it was made otherwise."""
-    messages = observation.get("messages") if isinstance(observation, Mapping) else None
+    messages = observation.get("messages") if isinstance(observation, _MAPPING) else None
     return list(messages) if isinstance(messages, list) else []
 
 
@@ -156,8 +190,6 @@ def completion_messages(trajectory: list[Pair], *, parsed: bool = False) -> list
 
     `arguments` are text there; `parsed` leaves them as the dicts that they were read into.
     """
-    from rubrics.formats.chat import message_of
-
     messages: list[Any] = []
     for action, observation in trajectory:
         messages += [message_of(action, parsed=parsed), *messages_of(observation)]

@@ -16,7 +16,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from math import fsum
 from typing import Any, Literal
 
@@ -37,9 +38,9 @@ Fill = Literal["raise"] | float
 """What stands for a reward that there is not, in a host that has no place for that: an exception, or a number."""
 
 
-@dataclass(slots=True)
+@dataclass(repr=False)
 class Scored:
-    """What a tree made of one rollout.
+    """What a tree made of one rollout. Scores and reasons are worked out when they are asked for.
 
     Attributes:
         reward: of the whole rollout; None where there is none.
@@ -58,12 +59,23 @@ class Scored:
     reward: float | None
     status: Literal["scored", "unscored", "error"]
     reason: str | None = None
-    scores: dict[str, float | None] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
     error: BaseException | None = None
     usage: Usage = NO_USAGE
     evaluation: Evaluation | None = None
     episode: Episode | None = None
+    _paths: Sequence[tuple[str, int]] = ()  # of nodes, with their places in `_last`
+    _last: Sequence[Outcome | None] = ()
+    _seen: Seen | None = None  # of each step, where all of them count
+
+    @cached_property
+    def scores(self) -> dict[str, float | None]:
+        if self._seen is None:
+            return {path: _score(self._last[index]) for path, index in self._paths if path}
+        return {path: _sum([outcomes.get(path) for outcomes in self._seen]) for path, _ in self._paths if path}
+
+    @cached_property
+    def reasons(self) -> dict[str, str]:
+        return {path: reason for path, index in self._paths if (reason := _reason(self._last[index]))}
 
     def rewards(self) -> StepRewards | None:
         """The rewards of the steps; None of a rollout without a reward."""
@@ -74,6 +86,12 @@ class Scored:
         lines = [_line("reward", self.reward, self.reason)]
         lines += [_line(path, score, self.reasons.get(path)) for path, score in self.scores.items()]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return (
+            f"Scored(reward={self.reward!r}, status={self.status!r}, reason={self.reason!r}, scores={self.scores!r}, "
+            f"reasons={self.reasons!r}, usage={self.usage!r}, episode={self.episode!r})"
+        )
 
 
 def _line(name: str, score: float | None, reason: str | None) -> str:
@@ -274,7 +292,7 @@ class Scorer:
             return Scored(None, "unscored", "the rollout has no steps")
         record = self.rubric.is_async_tree if self.record is None else self.record
         return self.rubric.episode(
-            trajectory.task, trajectory.initial, record or None, reduction=trajectory.reduction, id=trajectory.id
+            trajectory.task, trajectory.initial, record or None, False, trajectory.reduction, trajectory.id
         )
 
 
@@ -287,25 +305,25 @@ def _scored(episode: Episode, seen: Seen | None) -> Scored:
     reward = episode.total
     if reward is not None and episode.spreads:
         episode.rewards()  # now: a credit may be refused, and weights may change before somebody asks
-    scores: dict[str, float | None] = {}
-    reasons: dict[str, str] = {}
-    for path, outcome in episode.last_outcomes().items():
-        if outcome.__class__ is not float:
-            if isinstance(outcome, Score | Unscored) and outcome.reason:
-                reasons[path] = outcome.reason
-            outcome = None if outcome is None or isinstance(outcome, Unscored) else float(outcome)
-        if path:
-            scores[path] = outcome
-    if seen is not None:
-        scores = {path: _sum([outcomes.get(path) for outcomes in seen]) for path in scores}
-    scored = Scored(reward, "unscored" if reward is None else "scored", reasons.get(""), scores, reasons)
-    scored.episode = episode
+    plan, last = episode._plan, episode._last
+    assert plan is not None and last is not None  # a step was taken
+    scored = Scored(reward, "scored", _reason(last[0]), episode=episode, _paths=plan.paths, _last=[*last], _seen=seen)
     if reward is None:
-        scored.reason = _why_unscored(episode)
+        scored.status, scored.reason = "unscored", _why_unscored(episode)
     if episode.evaluations:
         scored.evaluation = episode.evaluations[-1]
         scored.usage = sum((evaluation.usage for evaluation in episode.evaluations), NO_USAGE)
     return scored
+
+
+def _score(outcome: Outcome | None) -> float | None:
+    if outcome.__class__ is float:
+        return outcome
+    return None if outcome is None or isinstance(outcome, Unscored) else float(outcome)
+
+
+def _reason(outcome: Outcome | None) -> str | None:
+    return outcome.reason or None if isinstance(outcome, Score | Unscored) else None
 
 
 def _sum(outcomes: list[Outcome | None]) -> float | None:

@@ -57,6 +57,7 @@ def test_who_was_judged_has_ended(tmp_path: Path) -> None:
     assert [step.observation.done for step in trajectory.steps] == [False, True]
     assert trajectory.metadata["components"] == {"r_actions": 1.0}
     assert trajectory.metadata["reward_info"] == JUDGED
+    assert (trajectory.metadata["group"], trajectory.metadata["trial"]) == (3, 1)
 
 
 @pytest.mark.parametrize("info", [{"task": {}, "reward_info": None}, {}])
@@ -108,7 +109,8 @@ def test_odd_messages_are_read_as_they_are(tmp_path: Path) -> None:
             "traj.0.tool_calls.0: expected a function with a name",
         ),
         (result(reward="1.0"), "reward: expected a number, found '1.0'"),
-        (result(info="x"), "info: expected an object, found str"),
+        (result(reward=10**400), "reward: the number is too large, 1000"),
+        (result(info="x"), "info: expected an object, found 'x'"),
         ({"id": "a"}, "expected an object with task_id, reward, info and traj"),
         (3, "expected an object with task_id, reward, info and traj"),
     ],

@@ -14,7 +14,7 @@ from eval_protocol.models import EvaluateResult, EvaluationRow, InputMetadata, M
 from eval_protocol.pytest import NoOpRolloutProcessor, evaluation_test
 from eval_protocol.types import TerminationReason
 
-from rubrics import EqualSplit, Rubric, WeightedSum
+from rubrics import EqualSplit, Rubric, WeightedSum, formats
 from rubrics.integrations.eval_protocol import row_evaluator, rows_evaluator, trajectory_of_row
 from rubrics.rescoring import rescore_one
 from rubrics.rollouts.scoring import Scorer
@@ -145,6 +145,24 @@ def test_what_a_tree_sees() -> None:
     assert first.action.tool_calls == [{"id": "call_1", "name": "look", "arguments": {"what": "numbers"}}]
     assert first.observation.content == "looked up numbers" and second.observation.done
     assert "weight" not in first.observation.messages[0]
+
+
+def test_a_row_in_a_file_is_the_row_that_was_judged(tmp_path: Path) -> None:
+    judged = row("7")
+    judged.rollout_status = Status.rollout_finished(TerminationReason.STOP)
+    judged.evaluation_result = EvaluateResult(score=0.5, metrics={})
+    (tmp_path / "rows.jsonl").write_text(judged.model_dump_json() + "\n")
+    (recorded,) = formats.read(tmp_path / "rows.jsonl")
+    live = trajectory_of_row(judged)
+    assert isinstance(recorded, Trajectory)
+    assert (recorded.id, recorded.task, recorded.initial, recorded.steps, recorded.end) == (
+        live.id,
+        live.task,
+        live.initial,
+        live.steps,
+        live.end,
+    )
+    assert recorded.reward == 0.5
 
 
 def test_ends() -> None:

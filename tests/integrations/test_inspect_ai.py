@@ -17,6 +17,8 @@ from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.model import (
     ChatMessageAssistant,
     ChatMessageUser,
+    ContentImage,
+    ContentText,
     Model,
     ModelName,
     ModelOutput,
@@ -42,6 +44,7 @@ from inspect_ai.solver import Generate, TaskState, generate, multiple_choice, so
 from inspect_ai.tool import tool
 
 from rubrics import InvalidScoreError, RubricError, TrajectoryRubric, WeightedSum
+from rubrics.formats import read
 from rubrics.formats.parsing import FormatError
 from rubrics.integrations.inspect_ai import (
     InspectScorer,
@@ -61,6 +64,7 @@ pytestmark = [  # Inspect's own
     pytest.mark.filterwarnings("ignore:The 'initial' parameter is deprecated:DeprecationWarning"),
 ]
 
+PICTURE = "data:image/png;base64," + "iVBORw0KGgo" * 50
 USAGE = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # or the mock model fetches a tokeniser
 
 
@@ -224,6 +228,56 @@ def test_a_log_scored_again_gets_the_same_numbers_and_the_same_trajectories():
     assert seen.seen[0] == seen.seen[1]
     both = score(read, rubric_scorer(JUDGED), action="append")
     assert set(both.samples[0].scores) == {"rubric_scorer", "rubric_scorer1"}
+
+
+@pytest.mark.parametrize("log_format", ["eval", "json"])
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_log_on_disk_is_read_as_what_was_scored(monkeypatch, log_format, installed):
+    seen = Seen()
+    tree = WeightedSum({"brief": Brief(), "seen": seen}, {"brief": 0.75, "seen": 0.25})
+    samples = [
+        Sample(id="x", input="6 times 7?", target=["42", "forty-two"], metadata={"level": 2}),
+        Sample(
+            id="y",
+            target="42",
+            input=[
+                ChatMessageUser(content="2 times 3?"),
+                ChatMessageAssistant(content="6"),
+                ChatMessageUser(content=[ContentText(text="and this?"), ContentImage(image=PICTURE)]),
+            ],
+        ),
+    ]
+    said = [call("multiply", a=6, b=7), call("submit", answer="42"), call("submit", answer="43")]
+    log = run(
+        rubric_scorer(tree), *said, solver=react(tools=[multiply()]), samples=samples, log_format=log_format, epochs=1
+    )
+    if not installed:
+        monkeypatch.setattr("rubrics.formats.inspect_logs._inspect_ai", lambda: None)
+    trajectories = list(read(log.location))
+    assert [trajectory.metadata["group"] for trajectory in trajectories] == ["x", "y"]
+    assert PICTURE in str(trajectories[1].initial.messages), "attachments are resolved"
+    for trajectory, (row, actions, observations), sample in zip(trajectories, seen.seen, log.samples, strict=True):
+        assert trajectory.task == row
+        assert [step.action for step in trajectory.steps] == actions
+        assert [step.observation for step in trajectory.steps] == observations
+        assert trajectory.end == "terminated"
+        value = dict(sample.scores["rubric_scorer"].value)
+        assert trajectory.reward == value.pop("reward")
+        assert trajectory.metadata["components"] == {f"rubric_scorer/{name}": part for name, part in value.items()}
+
+
+def test_what_was_not_scored_was_cut_off_or_failed_is_told_apart_in_a_log_on_disk():
+    said = [call("multiply", a=1, b=2) for _ in range(4)]
+    [cut] = read(run(reward_scorer(Brief()), *said, solver=react(tools=[multiply()]), message_limit=5).location)
+    assert (cut.end, cut.steps[-1].observation.done) == ("truncated", False)
+    [failed] = read(run(reward_scorer(TREE), "42", solver=boom(), fail_on_error=False).location)
+    assert (failed.end, failed.reward, failed.metadata["components"]) == ("error", None, {})
+    [silent_one] = read(run(reward_scorer(TREE), solver=silent()).location)
+    assert (silent_one.end, silent_one.reward, silent_one.steps) == ("terminated", None, [])
+    assert silent_one.metadata["components"] == {"reward_scorer": None}
+    first, second = read(run(reward_scorer(JUDGED), "42", "is it 42?", epochs=2).location)
+    assert (first.reward, second.reward) == (0.75, None)
+    assert [(t.metadata["group"], t.metadata["trial"]) for t in (first, second)] == [("s", 1), ("s", 2)]
 
 
 def test_unscored_is_kept_with_its_reason_and_left_out_of_metrics_and_reducers():

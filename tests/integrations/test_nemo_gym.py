@@ -1,18 +1,21 @@
 """NeMo-Gym's `verify` by a tree. Where its package is not installed, its requests are stood in for."""
 
 import asyncio
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rubrics import RubricError, TrajectoryRubric, WeightedSum
-from rubrics.formats import FormatError
+from rubrics.formats import FormatError, read
+from rubrics.formats.responses import messages_of_items
 from rubrics.integrations.nemo_gym import Verifier, rollout_of
 from rubrics.rescoring import rescore_one
 from rubrics.rollouts.conversations import trajectory_of
-from rubrics.rollouts.responses import messages_of_items
 from rubrics.rollouts.scoring import Scorer
+from rubrics.trajectory import Trajectory
 from tests.leaves import AsyncFixed, Boom, Fixed
 
 OUTPUT: list[dict[str, Any]] = [
@@ -69,6 +72,23 @@ async def test_the_fields_of_the_response() -> None:
     assert fields["rubric"]["status"] == "scored"
     assert fields["rubric"]["usage"]["calls"] == 0
     assert (await Verifier(TREE)(request(expected="41")))["reward"] == 0.25
+
+
+def test_a_rollout_in_a_file_is_the_rollout_that_was_judged(tmp_path: Path) -> None:
+    asked = {"responses_create_params": {"input": "What is 6 * 7?", "instructions": "Use the tools."}, "expected": "42"}
+    judged = {**asked, "response": {"output": OUTPUT, "status": "completed"}, "reward": 1.0}
+    (tmp_path / "runs.jsonl").write_text(json.dumps(judged))
+    (tmp_path / "runs_materialized_inputs.jsonl").write_text(json.dumps(asked))
+    (recorded,) = read(tmp_path / "runs.jsonl")
+    live = rollout_of(request())
+    assert isinstance(recorded, Trajectory)
+    assert (recorded.task, recorded.initial, recorded.steps, recorded.end) == (
+        live.task,
+        live.initial,
+        live.steps,
+        live.end,
+    )
+    assert rescore_one(recorded, TREE).reward == 1.0
 
 
 async def test_the_reward_is_that_of_the_conversation_everywhere() -> None:

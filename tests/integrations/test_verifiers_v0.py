@@ -230,6 +230,19 @@ def test_a_reward_function_as_a_leaf() -> None:
         assert list(ours["metrics"].values()) == list(own["metrics"].values())
 
 
+def test_functions_of_one_tree_have_their_own_parsers() -> None:
+    seen: list[Any] = []
+
+    def looks(completion: Any, parser: Any) -> float:
+        seen.append(parser)
+        return 1.0
+
+    parsers = [vf.XMLParser(["answer"]), vf.XMLParser(["guess"])]
+    leaves = [VerifiersFunction(looks, parser=parser) for parser in parsers]
+    asyncio.run(TreeRubric(WeightedSum(leaves, [0.5, 0.5]), unscored="raise").score_rollout(state("7", "7")))
+    assert seen == parsers
+
+
 def test_a_function_that_raises_is_not_zero() -> None:
     ours = state("7", "7")
     tree = VerifiersFunction(lambda completion: completion[5])

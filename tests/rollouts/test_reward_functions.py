@@ -61,6 +61,37 @@ def test_what_functions_are_told_is_worked_out_once_a_rollout() -> None:
     assert asked == [False, True]
 
 
+def test_functions_share_no_arguments_that_are_not_the_same() -> None:
+    told: dict[str, Any] = {}
+
+    def all_of_it(**known: Any) -> float:
+        told["all"] = known
+        return 1.0
+
+    def needs(answer: str, **rest: Any) -> float:
+        told["needs"] = rest
+        return 1.0
+
+    def may(completion: str, answer: str = "none") -> float:
+        told["may"] = answer
+        return 1.0
+
+    def must(completion: str, answer: str) -> float:
+        told["must"] = answer
+        return 1.0
+
+    def tree(**functions: Any) -> WeightedSum:
+        leaves = {name: RewardFunction(function) for name, function in functions.items()}
+        return WeightedSum(leaves, dict.fromkeys(leaves, 1.0), "total")
+
+    assert scored(tree(all=all_of_it, needs=needs, may=may, must=must), answer="7").reward == 1.0
+    rest = {"prompt": "Which number?", "completion": "7", "task": {"answer": "7"}}
+    assert told == {"all": {**rest, "answer": "7"}, "needs": rest, "may": "7", "must": "7"}
+    for function in (needs, must):
+        assert "wants 'answer'" in scored(tree(all=all_of_it, may=may, lacks=function)).reason
+    assert told["may"] == "none"
+
+
 def test_texts_and_messages_side_by_side() -> None:
     text = RewardFunction(lambda completion: float(completion == "b"))
     messages = RewardFunction(lambda completion: len(completion) / 3, messages=True)

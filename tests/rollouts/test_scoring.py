@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import random
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,6 +16,8 @@ from hypothesis import given, settings, strategies as st
 from rubrics import (
     ByEvidence,
     Discounted,
+    EpisodeError,
+    EpisodeOverError,
     EqualSplit,
     Rubric,
     RubricError,
@@ -24,6 +27,7 @@ from rubrics import (
     TrajectoryRubric,
     Unscored,
     WeightedSum,
+    current_episode,
 )
 from rubrics.rescoring import rescore_one
 from rubrics.rescoring.rows import step_rewards_dict
@@ -35,8 +39,10 @@ from tests.random_trees import build, waiting_specs, with_sharing
 from tests.reference import Spec
 
 
-def rollout(steps: int = 1, **given: Any) -> Trajectory:
-    return Trajectory("x", steps=[Step({"n": n}, {}) for n in range(steps)], **{"end": "terminated", **given})
+def rollout(steps: int = 1, last: Any = None, **given: Any) -> Trajectory:
+    taken = [Step({"n": n}, {}) for n in range(steps)]
+    taken[-1].observation = last or {}
+    return Trajectory("x", steps=taken, **{"end": "terminated", **given})
 
 
 # -- one number -------------------------------------------------------------------------------------------------------
@@ -66,11 +72,12 @@ def told(episode: Any) -> str:
     st.sampled_from([0.0, 0.5, 1.0]),
     st.integers(1, 3),
     st.sampled_from(["terminated", "truncated"]),
+    st.booleans(),
     st.sampled_from(["sum", "last", None]),
     st.sampled_from([Terminal(), EqualSplit(), Discounted(0.5)]),
 )
 def test_the_same_numbers_in_sync_and_async_code_in_threads_recorded_or_not(
-    spec: Spec, shared: bool, waiting: float, steps: int, end: Any, reduction: Any, credit: Any
+    spec: Spec, shared: bool, waiting: float, steps: int, end: Any, told_by_the_last: bool, reduction: Any, credit: Any
 ) -> None:
     def tree() -> Rubric:
         turns = random.Random(0)
@@ -83,7 +90,7 @@ def test_the_same_numbers_in_sync_and_async_code_in_threads_recorded_or_not(
 
         return build(spec, with_sharing(leaf) if shared else leaf)
 
-    trajectory = rollout(steps, end=end, reduction=reduction)
+    trajectory = rollout(steps, {end: True} if told_by_the_last else None, end=end, reduction=reduction)
     row = rescore_one(trajectory, tree())
     found = set()
     for record in (False, None, True):
@@ -119,6 +126,57 @@ def test_step_rewards_are_those_of_the_weights_that_paid_them() -> None:
     rewards = scored.rewards()
     assert rewards is not None
     assert rewards.values.tolist() == [0.25, 0.25]
+
+
+def test_the_episode_of_a_rollout_of_one_step_is_like_any_other() -> None:
+    met: list[Any] = []
+
+    class Meets(Rubric):
+        def forward(self, action: Any, observation: Any) -> Score:
+            episode = current_episode()
+            assert episode is not None
+            met.append((episode, self.task, episode.initial, episode.over))
+            thread = threading.Thread(target=lambda: asyncio.run(self.steps_in_it(episode)))
+            thread.start()
+            met.append(thread)
+            with pytest.raises(EpisodeError, match="cannot take a step of the episode that it is being evaluated in"):
+                episode.step(action, observation)
+            time.sleep(0.05)  # the other one stands in line by now
+            return Score(0.5, "met")
+
+        async def steps_in_it(self, episode: Any) -> None:
+            with pytest.raises(EpisodeOverError):
+                await asyncio.wait_for(episode.astep("more", {}), 5.0)
+            met.append("told that it is over")
+
+    trajectory = rollout(last={"done": True}, task="t", initial="i")
+    scored = Scorer(Meets()).score(trajectory)
+    (episode, *seen), thread = met[:2]
+    thread.join()
+    assert scored.episode is episode and seen == ["t", "i", False] and met[-1] == "told that it is over"
+    assert (episode.id, episode.status, episode.steps, scored.reward, scored.reason) == (
+        "x",
+        "terminated",
+        1,
+        0.5,
+        "met",
+    )
+    assert episode.trajectory.steps == [Step({"n": 0}, {"done": True}, 0.5)]
+
+
+def test_a_rollout_of_one_step_that_fails_leaves_nothing_of_it() -> None:
+    judged, memory = Judged(1.0), Remembers()
+    tree = Sequential(judged, memory, Fixed(ValueError("no")))
+    scored = Scorer(tree).score(rollout(last={"done": True}))
+    assert scored.status == "error" and scored.episode is not None
+    assert scored.episode.status == "abandoned" and scored.episode.steps == 0 and scored.episode.trajectory.steps == []
+    assert scored.episode.score_of(judged) is None and scored.episode.memory_of(memory) == {}
+
+
+class Remembers(Rubric):
+    def forward(self, action: Any, observation: Any) -> float:
+        self.memory["seen"] = action
+        return 1.0
 
 
 # -- what leaves raise ------------------------------------------------------------------------------------------------

@@ -83,7 +83,8 @@ def cluster(workers: int | None) -> Iterator[int]:
         try:
             ray.init(address=address, logging_level="error", log_to_driver=False)
         except (ConnectionError, ValueError) as error:
-            raise EngineError(f"RAY_ADDRESS is {address!r}, and: {error}; {error.__cause__ or 'is it running?'}") from None
+            why = error.__cause__ or "is it running?"
+            raise EngineError(f"RAY_ADDRESS is {address!r}, and: {error}; {why}") from None
     else:
         with _environment(RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0"):
             ray.init(

@@ -1,4 +1,4 @@
-"""Items of OpenAI's Responses API as chat messages, in the form that `conversations.trajectory_of` reads.
+"""Items of OpenAI's Responses API as chat messages, in the form that `rubrics.formats.chat` reads.
 
 What a model says at one go, its reasoning, messages and calls, is one assistant's message; the results of calls are
 messages of role tool.
@@ -10,7 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rubrics.formats.chat import chat_observation, turns_of_chat
 from rubrics.formats.parsing import FormatError
+from rubrics.formats.recorded import end_of_finish
+from rubrics.trajectory import End, Record, Step
 
 
 def messages_of_items(items: Any, *, place: str = "output") -> list[dict[str, Any]]:
@@ -53,6 +56,42 @@ def messages_of_items(items: Any, *, place: str = "output") -> list[dict[str, An
                 messages.append(turn)
             _add(turn, kind, item)
     return messages
+
+
+def response_of(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The part of a record that has the items of the model's output; None where there is none."""
+    for place in (record, record.get("response")):
+        for response in (place, place.get("body") if isinstance(place, dict) else None):
+            if isinstance(response, dict) and isinstance(response.get("output"), list):
+                return response
+    return None
+
+
+def steps_of_response(
+    given: Mapping[str, Any], response: Mapping[str, Any], *, done: bool, place: str = ""
+) -> tuple[Record, list[Step]]:
+    """The observation before the first action, out of a request, and the steps, out of its response."""
+    items = given.get("input")
+    prompt = messages_of_items([] if items is None else items, place="input")
+    instructions = given.get("instructions") or response.get("instructions")
+    if isinstance(instructions, str):
+        prompt.insert(0, {"role": "system", "content": instructions})
+    output = messages_of_items(response.get("output"), place=f"{place}output")
+    opening, steps = turns_of_chat(output, done=done, place=f"{place}output")
+    return chat_observation([*prompt, *opening]), steps
+
+
+def end_of_response(response: Mapping[str, Any]) -> End | None:
+    """How an episode ended whose last word is this response; None where a call waits for its result."""
+    if response.get("incomplete_details") or response.get("status") == "incomplete":
+        return "truncated"
+    if response.get("error"):
+        return "error"
+    output = response.get("output")
+    last = output[-1] if isinstance(output, list) and output else None
+    if isinstance(last, dict) and last.get("type") in ("function_call", "custom_tool_call"):
+        return None
+    return end_of_finish(response.get("status"))
 
 
 def _add(turn: dict[str, Any], kind: str, item: Mapping[str, Any]) -> None:
