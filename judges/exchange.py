@@ -49,7 +49,13 @@ class Exchanger:
         concurrency: requests of this judge under way at once.
         longest_pause: the most seconds that a provider's wish to be left alone holds up all requests.
         template: the hash of the prompt, for the store.
+
+    Attributes:
+        on_pause: told of the model and the seconds where a provider asked everybody to wait, so that other processes
+            can be told as well (see `pause`); None tells nobody.
     """
+
+    on_pause: Callable[[str, float], None] | None = None
 
     def __init__(
         self,
@@ -89,6 +95,15 @@ class Exchanger:
             self.template,
         )
 
+    def pause(self, model: str, seconds: float) -> None:
+        """No request to this address and model begins for so long; called on the loop where judges are asked."""
+        loop = self._loop()
+
+        def pause() -> None:
+            limiter_of(room_of(loop).limiters, self._address, model, self.concurrency).pause(seconds)
+
+        loop.call_soon_threadsafe(pause)
+
     async def exchange(self, request: ChatRequest, replay: bool = True) -> Exchange:
         """One request and what became of it.
 
@@ -120,10 +135,12 @@ class Exchanger:
 
     async def _in_flight(self, request: ChatRequest) -> tuple[ChatReply | ChatError, Usage, Wire]:
         """Send, or wait for an identical request that is under way; only the first who waits is charged."""
-        loop = asyncio.get_running_loop() if self._local else request_loop()
         key = (self._identity, _same(request))
-        (outcome, usage, wire), first = await shared(loop, key, lambda: self._send(request))
+        (outcome, usage, wire), first = await shared(self._loop(), key, lambda: self._send(request))
         return outcome, usage if first else NO_USAGE, wire
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop() if self._local else request_loop()
 
     async def _send(self, request: ChatRequest) -> tuple[ChatReply | ChatError, Usage, Wire]:
         room = room_of(asyncio.get_running_loop())
@@ -141,6 +158,8 @@ class Exchanger:
                 if isinstance(outcome, ChatError):
                     if outcome.kind == "rate_limit" and (outcome.retry_after or 0.0) <= self.longest_pause:
                         limiter.pause(outcome.retry_after or 0.0)
+                        if self.on_pause is not None and outcome.retry_after:
+                            self.on_pause(request.model, outcome.retry_after)
                     if outcome.rejects == "schema" and request.schema is not None:
                         less = simpler(wire)
                 elif wire != self._wire:

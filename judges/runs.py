@@ -82,6 +82,7 @@ def equipped(
     store: Store | str | Path | None = None,
     budget: BudgetLike | None = None,
     price: Price | None = None,
+    processes: int = 1,
 ) -> Iterator[list[Asker]]:
     """Give all judges of a tree, or of a group rubric, one store and one budget, for as long as the block runs.
 
@@ -90,6 +91,7 @@ def equipped(
         store: where exchanges are kept, for judges that have no store of their own.
         budget: what they may spend together; budgets of their own hold as well.
         price: of models of which no price is known.
+        processes: how many processes do the same: each judge's concurrency is divided among them, at least one each.
     """
     asking = askers(rubric)
     before = [asker.exchanger for asker in asking]
@@ -97,7 +99,8 @@ def equipped(
     try:
         for asker in asking:
             asker.exchanger = asker.exchanger.within(shared, budget, price)
-            if isinstance(budget, RunBudget):
+            asker.exchanger.concurrency = max(1, asker.exchanger.concurrency // processes)
+            if budget is not None:
                 asker.exchanger = _Noting(asker.exchanger, budget)
         yield asking
     finally:
@@ -114,19 +117,6 @@ class RunBudget(Budget):
 
     exhausted = False
 
-    def __init__(self, calls: int | None = None, tokens: int | None = None, usd: float | None = None) -> None:
-        super().__init__(calls, tokens, usd)
-        self._refused: WeakSet[Episode] = WeakSet()
-
-    def refused(self, episode: Episode) -> bool:
-        """Whether a question of this episode was refused; then its score is none, whatever the tree made of that."""
-        return episode in self._refused
-
-    def note(self, episode: Episode | None) -> None:
-        """A question of this episode was refused."""
-        if episode is not None:
-            self._refused.add(episode)
-
     def reserve(self, tokens: int, usd: float) -> Reservation:
         """As `Budget.reserve`."""
         try:
@@ -136,19 +126,27 @@ class RunBudget(Budget):
             raise
 
 
-class _Noting(Exchanger):
-    """Notes where the budget of the run refused a question: a tree may well give a score all the same."""
+refused: WeakSet[Episode] = WeakSet()
+"""Episodes of which the budget of a run refused a question. Their scores are none, whatever trees made of that."""
 
-    def __init__(self, exchanger: Exchanger, run: RunBudget) -> None:
+
+class _Noting(Exchanger):
+    """Notes the episodes of which the run's budget refused a question: a tree may well give a score all the same."""
+
+    def __init__(self, exchanger: Exchanger, run: BudgetLike) -> None:
         vars(self).update(vars(exchanger))
         self.run = run
 
     async def exchange(self, request: ChatRequest, replay: bool = True) -> Exchange:
         exchange = await super().exchange(request, replay)
-        outcome = exchange.outcome
-        if self.run.exhausted and isinstance(outcome, ChatError) and outcome.kind == "budget":
-            self.run.note(current_episode())
+        outcome, episode = exchange.outcome, current_episode()
+        if isinstance(outcome, ChatError) and outcome.kind == "budget" and self._run_refused() and episode is not None:
+            refused.add(episode)
         return exchange
+
+    def _run_refused(self) -> bool:
+        """Whether it may have been the run's budget, and not one of the judge's own."""
+        return bool(getattr(self.run, "exhausted", False))
 
 
 @dataclass(slots=True)

@@ -248,23 +248,24 @@ def _ends_a_line(path: Path) -> bool:
 
 
 def _read(path: Path, found: dict[str, ChatReply | ChatError], times: dict[str, str]) -> None:
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            data = json.loads(line)
-            key, at, outcome = str(data["key"]), str(data.get("at", "")), _outcome_of(data)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
-            torn = number == len(lines) or (not is_json and b'{"key"'.startswith(line[:6]))
-            if not torn:  # by the death of the process that wrote it
-                warnings.warn(
-                    f"{path}, line {number} is skipped: it is no exchange ({error})", StoreWarning, stacklevel=4
-                )
-            continue
-        if at >= times.get(key, ""):  # another shard may hold a later one
-            found[key], times[key] = outcome, at
+    with path.open("rb") as lines:
+        for number, whole in enumerate(lines, 1):
+            line = whole.rstrip(b"\n")
+            if not line.strip():
+                continue
+            try:
+                data = json.loads(line)
+                key, at, outcome = str(data["key"]), str(data.get("at", "")), _outcome_of(data)
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
+                torn = line == whole or (not is_json and b'{"key"'.startswith(line[:6]))
+                if not torn:  # by the death of the process that wrote it
+                    warnings.warn(
+                        f"{path}, line {number} is skipped: it is no exchange ({error})", StoreWarning, stacklevel=4
+                    )
+                continue
+            if at >= times.get(key, ""):  # another shard may hold a later one
+                found[key], times[key] = outcome, at
 
 
 def _outcome(outcome: ChatReply | ChatError) -> dict[str, Any]:

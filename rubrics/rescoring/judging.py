@@ -6,6 +6,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from rubrics.episode import Episode
 from rubrics.rubric import Rubric
 
 
@@ -40,14 +41,26 @@ def store_of(path: Any, again: bool) -> Any:
     return Store(path, mode="all" if again else "new")
 
 
-def equipped(rubric: Any, store: Any, budget: Any, price: Any) -> AbstractContextManager[Any]:
+def equipped(rubric: Any, store: Any, budget: Any, price: Any, processes: int = 1) -> AbstractContextManager[list[Any]]:
     """`judges.runs.equipped`."""
-    return _runs().equipped(rubric, store=store, budget=budget, price=price) if _runs() else nullcontext()
+    if not _runs():
+        return nullcontext([])
+    return _runs().equipped(rubric, store=store, budget=budget, price=price, processes=processes)  # type: ignore[no-any-return]
+
+
+def has_own_budget(rubric: Rubric) -> bool:
+    """Whether a judge of a tree was given a budget when it was made."""
+    return bool(_runs()) and any(asker.exchanger.budget is not None for asker in _runs().askers(rubric))
 
 
 def planned(rubric: Any, store: Any, price: Any) -> AbstractContextManager[Any]:
     """`judges.runs.planned`; it gives None for a tree that asks no model."""
     return _runs().planned(rubric, store=store, price=price) if has_judges(rubric) else nullcontext()
+
+
+def was_refused(episode: Episode) -> bool:
+    """Whether the budget of the run refused a question of this episode."""
+    return _runs() is not None and episode in _runs().refused
 
 
 def _runs() -> Any:

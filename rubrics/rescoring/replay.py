@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from rubrics.episode import Episode
 from rubrics.evaluation import Usage, evaluation_of
 from rubrics.fingerprint import fingerprints
 from rubrics.formats.parsing import FormatProblem
-from rubrics.rescoring.judging import judge_paths
+from rubrics.rescoring.judging import judge_paths, was_refused
 from rubrics.rescoring.live import keeping_recorded, kept_scores
 from rubrics.rescoring.rows import Row, step_rewards_dict
 from rubrics.rescoring.types import RebuildError, Types
@@ -50,7 +50,6 @@ class Method:
         fingerprint: of the tree.
         judges: fingerprints of its judges, by path.
         live: paths of nodes whose recorded scores are kept.
-        refused: whether the budget of the run refused a question of an episode, which has no score then.
     """
 
     rubric: Rubric
@@ -60,7 +59,6 @@ class Method:
     fingerprint: str = ""
     judges: dict[str, str] | None = None
     live: tuple[str, ...] = ()
-    refused: Callable[[Episode], bool] = lambda episode: False
 
 
 @contextmanager
@@ -103,7 +101,6 @@ class Replay:
         self._reason: str | None = None
         self._spent: Usage | None = None
         self._records = method.record == "steps"
-        self._refused = method.refused
         stamp: dict[str, Any] = {"content": content, "rubric": method.fingerprint}
         if isinstance(trajectory, FormatProblem):
             place = {"path": trajectory.path, "line": trajectory.line}
@@ -217,7 +214,7 @@ class Replay:
             row.evaluations = [None if is_unpaid(step) else next(records, None) for step in self.steps]
         row.step_rewards = step_rewards_dict(rewards)
         self._bill(episode.usage)
-        if self._refused(episode):
+        if was_refused(episode):
             row.reason, row.step_rewards = "the budget of the run is used up", None
             return
         row.reward = rewards.total

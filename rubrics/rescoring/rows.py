@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -94,6 +94,17 @@ class Row:
             "evaluations": [each and Evaluation.from_dict(each) for each in evaluations] if evaluations else None,
         }
         return cls(**{**data, **records})
+
+
+def line_of(row: Row) -> tuple[Row, bytes]:
+    """A row and its line. A node's metadata can hold what nothing can write, such as a list that holds itself."""
+    try:
+        return row, row.to_json()
+    except Exception as error:
+        reason = f"the result cannot be written as JSON: {type(error).__name__}: {error}"
+        row = replace(row, status="error", reward=None, reason=reason, evaluation=None, evaluations=None)
+        row.step_rewards = None
+        return row, row.to_json()
 
 
 _FIELDS = [field.name for field in fields(Row)]

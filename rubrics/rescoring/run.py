@@ -208,6 +208,15 @@ async def row_of_async(trajectory: Trajectory | FormatProblem, method: Method, c
     return replay.row
 
 
+def failed_row(trajectory: Trajectory | FormatProblem, method: Method, content: str | None, reason: str) -> Row:
+    """The row of a trajectory that could not be scored, for a reason that lies outside of the tree."""
+    replay = Replay(trajectory, method, content or content_hash(trajectory))
+    if replay.episode is not None:
+        replay.episode.abandon()
+    replay.row.status, replay.row.reason = "error", reason
+    return replay.row
+
+
 def on_a_loop_of_its_own(rows: AsyncGenerator[Row, None]) -> Iterator[Row]:
     """An async stream of rows for plain code."""
 
