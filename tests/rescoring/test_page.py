@@ -166,7 +166,7 @@ def test_filtering(tmp_path: Path, visit: Open) -> None:
     assert ids(page) == ["b", "B2"]
     assert page.inner_text("#found") == "2 of 6."
     page.click("#filters button[type=reset]")
-    page.wait_for_function("document.getElementById('found').textContent === 'All 6.'")
+    page.locator("#found", has_text="All 6.").wait_for()
     page.select_option("#way", "newly_unscored")
     assert ids(page) == ["d"]
     page.click("#counts button[data-way=down]")
