@@ -237,6 +237,7 @@ def test_steps_beside_the_tree(tmp_path: Path, visit: Open, chats: Any) -> None:
     _, old, new = chats
     page = visit(written(tmp_path, old, new))
     page.click("button:text-is('t-1')")
+    page.wait_for_selector("h1:text-is('t-1')")
     assert page.inner_text("#one h1") == "t-1"
     assert page.inner_text(".moved").split() == ["0.750", "→", "0.250", "−0.500", "▼", "down"]
     cards = page.locator(".step").all_inner_texts()
@@ -288,6 +289,7 @@ def test_steps_that_cannot_be_shown_say_why(tmp_path: Path, visit: Open, chats: 
     file.write_text(file.read_text().replace("first text", "changed since"))
     page = visit(written(tmp_path, old, new))
     page.click("button:text-is('t-1')")
+    page.wait_for_selector("h1:text-is('t-1')")
     assert f"{file} does not hold this trajectory as it was scored" in page.inner_text("#one")
     assert "it was rude" in page.inner_text("#one")
 
@@ -296,6 +298,7 @@ def test_a_trajectory_without_details_says_so(tmp_path: Path, visit: Open) -> No
     page = visit(written(tmp_path, *runs(), details=1))
     assert page.inner_text("#found") == "All 6. The steps and trees of 1 are in this page."
     page.click("button:text-is('c')")
+    page.wait_for_selector("h1:text-is('c')")
     assert "are not in this page" in page.inner_text("#one")
     assert page.inner_text(".moved").split() == ["0.500", "→", "0.500", "unchanged"]
 
