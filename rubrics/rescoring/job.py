@@ -24,7 +24,7 @@ from rubrics.group import GroupRubric
 from rubrics.rescoring import judging
 from rubrics.rescoring.content import content_hash
 from rubrics.rescoring.groups import GroupMethod, groups_as_completed
-from rubrics.rescoring.output import Key, Output, refuse_inputs
+from rubrics.rescoring.output import Key, Output, OutputError, refuse_inputs
 from rubrics.rescoring.replay import Method, Record, prepared
 from rubrics.rescoring.rows import Row
 from rubrics.rescoring.run import AssumedEnd, Numbered, as_completed, refuse_a_running_loop, row_of
@@ -117,7 +117,7 @@ def rescore_files(
         on_row, on_begin: told of each row that was written, and before the first one of the number of rows kept.
 
     Raises:
-        OutputError: the output cannot be used or written.
+        OutputError: the output, or a store, cannot be used or written.
         ConditionError: `where` is no expression.
         FormatError: there is no such format.
         RuntimeError: the tree has async nodes and an event loop runs in this thread: call it in another.
@@ -147,7 +147,7 @@ def rescore_files(
         return False
 
     with ExitStack() as stack:
-        stack.enter_context(judging.equipped(rubric, judging.store_of(kept_at, ask_again), budget, money))
+        asking = stack.enter_context(judging.equipped(rubric, judging.store_of(kept_at, ask_again), budget, money))
         method: Method | GroupMethod
         if isinstance(rubric, GroupRubric):
             method = GroupMethod.of(rubric, group_size, assume_end, types)
@@ -173,7 +173,7 @@ def rescore_files(
                 for number, key, trajectory in trajectories
                 if output.has(key, number) or key[:2] in failed
             )
-        job = _Job(output, finished, budget, on_error == "stop", stop or threading.Event(), on_row)
+        job = _Job(output, finished, asking, budget, on_error == "stop", stop or threading.Event(), on_row)
         if isinstance(method, GroupMethod):
             asyncio.run(job.run_groups(trajectories, method, concurrency))
         elif method.rubric.is_async_tree:
@@ -235,12 +235,13 @@ class _Job:
         self,
         output: Output,
         finished: Finished,
+        asking: Any,
         budget: Any,
         stops: bool,
         stop: threading.Event,
         on_row: Callable[[Row], None],
     ) -> None:
-        self.output, self.finished = output, finished
+        self.output, self.finished, self.asking = output, finished, asking
         self.budget, self.stops, self.stop, self.on_row = budget, stops, stop, on_row
         self.keys: dict[int, Key] = {}
 
@@ -281,6 +282,8 @@ class _Job:
         return self.finished.stopped is not None
 
     def _write(self, number: int, row: Row) -> None:
+        if (failure := judging.store_failure(self.asking)) is not None:  # what is paid for from now on would be lost
+            raise OutputError(failure)
         if self.budget is not None and self.budget.exhausted and row.status in ("error", "unscored"):
             self.finished.stopped = self.finished.stopped or "budget"
             return
