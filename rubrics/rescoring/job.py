@@ -24,7 +24,7 @@ from rubrics.group import GroupRubric
 from rubrics.rescoring import judging
 from rubrics.rescoring.content import content_hash
 from rubrics.rescoring.groups import GroupMethod, groups_as_completed
-from rubrics.rescoring.output import Key, Output, refuse_inputs
+from rubrics.rescoring.output import Key, Output, OutputError, refuse_inputs
 from rubrics.rescoring.replay import Method, Record, prepared
 from rubrics.rescoring.rows import Row, line_of
 from rubrics.rescoring.run import AssumedEnd, Numbered, as_completed, refuse_a_running_loop, row_of
@@ -129,7 +129,7 @@ def rescore_files(
         on_row, on_begin: told of each row that was written, and before the first one of the number of rows kept.
 
     Raises:
-        OutputError: the output cannot be used or written.
+        OutputError: the output, or a store, cannot be used or written.
         ConditionError: `where` is no expression.
         FormatError: there is no such format.
         EngineError: the workers cannot load the tree, or die one after another.
@@ -167,6 +167,7 @@ def rescore_files(
     with ExitStack() as stack:
         budget: Any
         pool: Pool | None = None
+        asking: Any = ()
         if engine == "ray":
             from rubrics.rescoring.engines.ray import Pool
 
@@ -175,7 +176,8 @@ def rescore_files(
             budget = pool = Pool(rubric, *recipe, budget_usd, workers, concurrency, worker_timeout)
         else:
             budget, money = judging.budget_of(budget_usd), None if price is None else judging.price_of(*price)
-            stack.enter_context(judging.equipped(rubric, judging.store_of(kept_at, ask_again), budget, money))
+            store_of_run = judging.store_of(kept_at, ask_again)
+            asking = stack.enter_context(judging.equipped(rubric, store_of_run, budget, money))
         method: Method | GroupMethod
         if isinstance(rubric, GroupRubric):
             method = GroupMethod.of(rubric, group_size, assume_end, types)
@@ -199,7 +201,7 @@ def rescore_files(
                 for number, key, trajectory in trajectories
                 if output.has(key, number) or key[:2] in failed
             )
-        job = _Job(output, finished, budget, on_error == "stop", stop or threading.Event(), on_row)
+        job = _Job(output, finished, asking, budget, on_error == "stop", stop or threading.Event(), on_row)
         if isinstance(method, GroupMethod):
             asyncio.run(job.run_groups(trajectories, method, concurrency))
         elif pool is not None:
@@ -263,12 +265,13 @@ class _Job:
         self,
         output: Output,
         finished: Finished,
+        asking: Any,
         budget: Any,
         stops: bool,
         stop: threading.Event,
         on_row: Callable[[Row], None],
     ) -> None:
-        self.output, self.finished = output, finished
+        self.output, self.finished, self.asking = output, finished, asking
         self.budget, self.stops, self.stop, self.on_row = budget, stops, stop, on_row
         self.keys: dict[int, Key] = {}
 
@@ -314,6 +317,8 @@ class _Job:
         return self.finished.stopped is not None
 
     def _write(self, number: int, row: Row, line: bytes) -> None:
+        if (failure := judging.store_failure(self.asking)) is not None:  # what is paid for from now on would be lost
+            raise OutputError(failure)
         if self.budget is not None and row.status in ("error", "unscored") and self.budget.exhausted:
             self.finished.stopped = self.finished.stopped or "budget"
             return

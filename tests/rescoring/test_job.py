@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -431,6 +432,26 @@ def test_no_tree_makes_a_reward_of_what_the_budget_refused(
         row.reward for row in rescore(read(runs), tree(client=yes(), max_tokens=10))
     ]
     assert len(client.requests) == (30 if isinstance(rubric, LLMJudge) else 10)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_store_that_cannot_be_written_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    runs, out, client = tmp_path / "runs.jsonl", tmp_path / "out.jsonl", yes()
+    write_jsonl(runs, [trajectory(f"t{i}", i) for i in range(10)])
+    rubric = Fallback(polite(client, store=tmp_path / "own.jsonl" if own else None), 0.0, on_error=True)
+
+    def full(*_: Any) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("judges.store._Shard.write", full)
+        with pytest.raises(OutputError, match=r"\.jsonl cannot be written: No space left on device"):
+            rescore_files(runs, rubric, out, concurrency=2)
+    assert len(client.requests) <= 4
+    assert ids(out) == []
+    assert rescore_files(runs, rubric, out, resume=True).written == 10
 
 
 def test_verdicts_of_all_steps_are_in_the_row(tmp_path: Path) -> None:
