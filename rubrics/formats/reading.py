@@ -60,8 +60,9 @@ def _guarded(path: Path, chosen: Reader) -> Iterator[Trajectory | FormatProblem]
     source = Source(path, chosen.name)
     try:
         for item in chosen.read(source):
-            if isinstance(item, Trajectory) and type(item.id) is int:
-                item.id = str(item.id)
+            id: object = getattr(item, "id", None)
+            if isinstance(item, Trajectory) and isinstance(id, int):
+                item.id = str(id)
             if isinstance(item, FormatProblem) or (isinstance(item, Trajectory) and isinstance(item.id, str)):
                 yield item
             else:
