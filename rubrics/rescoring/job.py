@@ -47,7 +47,7 @@ class Finished:
 
     Attributes:
         summary: of all rows in the file.
-        kept: number of rows that were there before.
+        kept: number of rows that were there before and stayed.
         written: number of rows that this run wrote.
         stopped: why the run ended before its input did; None where it did not.
         others: rows in the file of trajectories that were not in the input.
@@ -102,10 +102,11 @@ def rescore_files(
             the inputs, nor in a folder among them. At the end they are in the order of the input.
         format: of the files; by default their content tells.
         resume: go on with a file: a row stays where the trajectory's id and content and the tree's fingerprint are the
-            same. Rows of another tree are set aside into `OUT.before1.jsonl`.
+            same. Unfinished ones are made again with `assume_end`, and those of several steps of which only the last
+            was recorded with `record="steps"`. Rows of another tree are set aside into `OUT.before1.jsonl`.
         overwrite: replace the file.
-        only_failed: go on with a file, and make only those of its rows again that failed: an error, or a judge that
-            gave no verdict.
+        only_failed: go on with a file of this tree, and make only those of its rows again that failed: an error, or a
+            judge that gave no verdict.
         where: a condition on trajectories, see `rubrics.rescoring.where.condition`.
         limit: how many trajectories are scored at most, those included that have a row already.
         group_by: what the trajectories of a group share, as an expression over the names that `where` knows, such as
@@ -156,13 +157,12 @@ def rescore_files(
             refuse_inputs(Path(written), files)
     finished = Finished()
     trajectories = selected(read(files, format), where, limit, group_by)
-    failed: set[tuple[str | None, str | None]] = set()
 
     def again(data: Mapping[str, Any]) -> bool:
-        if only_failed and is_failure(data):
-            failed.add((data["id"], data.get("content")))
-            return True
-        return False
+        if data["status"] == "unfinished":
+            return assume_end is not None
+        unrecorded = record == "steps" and data.get("evaluation") and not data.get("evaluations") and data["steps"] > 1
+        return bool(unrecorded) or (only_failed and is_failure(data))
 
     with ExitStack() as stack:
         budget: Any
@@ -180,7 +180,7 @@ def rescore_files(
             asking = stack.enter_context(judging.equipped(rubric, store_of_run, budget, money))
         method: Method | GroupMethod
         if isinstance(rubric, GroupRubric):
-            method = GroupMethod.of(rubric, group_size, assume_end, types)
+            method = GroupMethod.of(rubric, group_size, group_by, assume_end, types)
         else:
             method = stack.enter_context(prepared(rubric, assume_end, types, record))
         output = stack.enter_context(
@@ -189,18 +189,14 @@ def rescore_files(
                 resume=resume or only_failed,
                 overwrite=overwrite,
                 rubric=method.fingerprint,
+                refuse_others=only_failed,
                 again=again,
-                on_kept=finished.summary.add_data,
             )
         )
-        finished.kept, finished.aside = output.kept, output.aside
-        on_begin(output.kept)
+        finished.aside = output.aside
+        on_begin(output.good)
         if only_failed:
-            trajectories = (
-                (number, key, trajectory)
-                for number, key, trajectory in trajectories
-                if output.has(key, number) or key[:2] in failed
-            )
+            trajectories = (each for each in trajectories if output.holds(each[1]))
         job = _Job(output, finished, asking, budget, on_error == "stop", stop or threading.Event(), on_row)
         if isinstance(method, GroupMethod):
             asyncio.run(job.run_groups(trajectories, method, concurrency))
@@ -210,7 +206,12 @@ def rescore_files(
             asyncio.run(job.run_async(trajectories, method, concurrency))
         else:
             job.run(trajectories, method)
-        finished.others = output.finish()
+        others = output.finish()
+        if finished.stopped is None:
+            finished.others = others
+        for data in output.kept():
+            finished.kept += 1
+            finished.summary.add_data(data)
     return finished
 
 

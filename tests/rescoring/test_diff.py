@@ -376,7 +376,7 @@ def test_two_rows_of_one_id_name_both_lines(tmp_path: Path) -> None:
         (b'{"id": "b", "status": "scored", "reward": 1.0, "evaluation": {"path": ""}}\n', r":2: no row .* KeyError"),
         (
             b'{"id": "b", "status": "scored", "reward": "1.0"}\n',
-            r":2: no row .* a score is a number or null, not '1.0'",
+            r":2: no row .*a score is a number or null, not '1.0'",
         ),
         (b"\xff\n", r":2: not JSON"),
     ],

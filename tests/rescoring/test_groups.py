@@ -124,6 +124,38 @@ def test_a_group_is_scored_again_as_a_whole(tmp_path: Path) -> None:
         assert rewards(rows) == {"a": 0.0, "b": 1.0, "c": 0.0, "d": 0.5, "e": 1.0}
 
 
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("rows_before", range(1, 6))
+def test_a_run_that_dies_while_groups_are_scored_again_leaves_one_row_each(tmp_path: Path, rows_before: int) -> None:
+    members = [trajectory(f"{g}{m}", m, g) for g in range(3) for m in range(2)]
+    run(tmp_path, members[::2])
+    left = rows_before
+
+    def die(row: Row) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(tmp_path, members, resume=True, on_row=die)
+    rows = run(tmp_path, members, resume=True)
+    assert rewards(rows) == {f"{g}{m}": float(m) for g in range(3) for m in range(2)}
+    assert len(rows) == 6
+    finished = rescore_files(tmp_path / "runs.jsonl", Ranks(), tmp_path / "out.jsonl", resume=True)
+    assert (finished.kept, finished.written, finished.summary.statuses) == (6, 0, {"scored": 6})
+
+
+def test_other_groups_are_judged_anew(tmp_path: Path) -> None:
+    several = [trajectory("a", 1, None), trajectory("b", 2, None)]
+    assert rewards(run(tmp_path, several)) == {"a": None, "b": None}
+    assert rewards(run(tmp_path, several, resume=True, group_by="task.id")) == {"a": 0.0, "b": 1.0}
+    assert rewards(run(tmp_path, several, resume=True, group_by="task.id", group_size=3)) == {"a": None, "b": None}
+
+
 def test_what_members_share_can_be_said(tmp_path: Path) -> None:
     rows = run(
         tmp_path,
