@@ -17,13 +17,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from judges.asking import Asker
-from judges.clients.protocol import ChatReply, ChatRequest, Price, Token
+from judges.clients.protocol import ChatError, ChatReply, ChatRequest, Price, Token
 from judges.exchange import Exchange, Exchanger
 from judges.limits import Budget, BudgetExceeded, BudgetLike, Reservation
 from judges.store import Store, request_key, store_from
 from judges.verdict import JudgeConfigError
+from rubrics.engine.frames import current_episode
+from rubrics.episode import Episode
+from rubrics.evaluation import Usage
 from rubrics.node import Node
 
 _REASON = 60
@@ -97,6 +101,8 @@ def equipped(
         for asker in asking:
             asker.exchanger = asker.exchanger.within(shared, budget, price)
             asker.exchanger.concurrency = max(1, asker.exchanger.concurrency // processes)
+            if isinstance(budget, RunBudget):
+                asker.exchanger = _Noting(asker.exchanger, budget)
         yield asking
     finally:
         for asker, exchanger in zip(asking, before, strict=True):
@@ -112,6 +118,19 @@ class RunBudget(Budget):
 
     exhausted = False
 
+    def __init__(self, calls: int | None = None, tokens: int | None = None, usd: float | None = None) -> None:
+        super().__init__(calls, tokens, usd)
+        self._refused: WeakSet[Episode] = WeakSet()
+
+    def refused(self, episode: Episode) -> bool:
+        """Whether a question of this episode was refused; then its score is none, whatever the tree made of that."""
+        return episode in self._refused
+
+    def note(self, episode: Episode | None) -> None:
+        """A question of this episode was refused."""
+        if episode is not None:
+            self._refused.add(episode)
+
     def reserve(self, tokens: int, usd: float) -> Reservation:
         """As `Budget.reserve`."""
         try:
@@ -119,6 +138,50 @@ class RunBudget(Budget):
         except BudgetExceeded:
             self.exhausted = True
             raise
+
+
+class SharedBudget(RunBudget):
+    """The budget of a run over several processes, the account of which is kept elsewhere.
+
+    Args:
+        usd: US dollars in the account.
+        account: its `reserve(tokens, usd)` gives a reservation, or a text that says why there is none; its
+            `settle(reservation, usage)` is told what a request really cost.
+
+    Attributes:
+        exhausted: whether a request of this process was refused.
+    """
+
+    def __init__(self, usd: float, account: Any) -> None:
+        super().__init__(usd=usd)
+        self.account = account
+
+    def reserve(self, tokens: int, usd: float) -> Any:
+        """As `Budget.reserve`."""
+        reserved = self.account.reserve(tokens, usd)
+        if isinstance(reserved, str):
+            self.exhausted = True
+            raise BudgetExceeded(reserved)
+        return reserved
+
+    def settle(self, reservation: Any, usage: Usage) -> None:
+        """As `Budget.settle`."""
+        self.account.settle(reservation, usage)
+
+
+class _Noting(Exchanger):
+    """Notes where the budget of the run refused a question: a tree may well give a score all the same."""
+
+    def __init__(self, exchanger: Exchanger, run: RunBudget) -> None:
+        vars(self).update(vars(exchanger))
+        self.run = run
+
+    async def exchange(self, request: ChatRequest, replay: bool = True) -> Exchange:
+        exchange = await super().exchange(request, replay)
+        outcome = exchange.outcome
+        if self.run.exhausted and isinstance(outcome, ChatError) and outcome.kind == "budget":
+            self.run.note(current_episode())
+        return exchange
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +25,7 @@ from rubrics.rescoring import (
     plan_files,
     rescore_files,
 )
+from rubrics.rescoring.output import OutputError, refuse_inputs
 from rubrics.score import RubricError
 
 _SHOWN = 20  # messages of one kind on a terminal; all of them are in the rows
@@ -186,7 +186,10 @@ def rescore(
         return
     if out is None:
         raise refused("say where the rows go: --out OUT.jsonl (or --dry-run, to see what there is to do)")
-    _never_an_input(out, [*files, Path(rubric.rpartition(":")[0] or rubric)])
+    try:
+        refuse_inputs(out, [Path(rubric.rpartition(":")[0] or rubric)])
+    except OutputError as error:
+        raise refused(str(error)) from None
     shown = _Shown(show)
     problems = _Problems()
 
@@ -248,12 +251,6 @@ def _store(store: str | None, out: Path | None) -> Path | None:
         return Path(store)
     assert out is not None
     return out.with_name(f"{out.name.removesuffix('.jsonl')}.verdicts.jsonl")
-
-
-def _never_an_input(out: Path, sources: Iterable[Path]) -> None:
-    for source in sources:
-        if out.exists() and source.exists() and out.samefile(source):
-            raise refused(f"{out} is one of the inputs; recordings and rubrics are never overwritten")
 
 
 class _Shown:

@@ -14,7 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, aclosing, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +24,7 @@ from rubrics.group import GroupRubric
 from rubrics.rescoring import judging
 from rubrics.rescoring.content import content_hash
 from rubrics.rescoring.groups import GroupMethod, groups_as_completed
-from rubrics.rescoring.output import Key, Output
+from rubrics.rescoring.output import Key, Output, refuse_inputs
 from rubrics.rescoring.replay import Method, Record, prepared
 from rubrics.rescoring.rows import Row, line_of
 from rubrics.rescoring.run import AssumedEnd, Numbered, as_completed, refuse_a_running_loop, row_of
@@ -98,8 +98,8 @@ def rescore_files(
     Args:
         files: trajectory files and folders, see `rubrics.formats.read`.
         rubric: any tree, or a group rubric, which gets whole groups.
-        out: where the rows go: a file that is not there, unless `resume` or `overwrite` is given. At the end they are
-            in the order of the input.
+        out: where the rows go: a file that is not there, unless `resume` or `overwrite` is given, and that is none of
+            the inputs, nor in a folder among them. At the end they are in the order of the input.
         format: of the files; by default their content tells.
         resume: go on with a file: a row stays where the trajectory's id and content and the tree's fingerprint are the
             same. Rows of another tree are set aside into `OUT.before1.jsonl`.
@@ -149,8 +149,12 @@ def rescore_files(
     if on_error not in ("row", "stop"):
         raise ValueError(f"on_error is 'row' or 'stop', not {on_error!r}")
     out = Path(out)
-    finished = Finished()
+    files = [files] if isinstance(files, str | Path) else list(files)
     kept_at = out.with_name(f"{out.name.removesuffix('.jsonl')}.verdicts.jsonl") if store == "beside" else store
+    for written in (out, kept_at):
+        if written is not None:
+            refuse_inputs(Path(written), files)
+    finished = Finished()
     trajectories = selected(read(files, format), where, limit, group_by)
     failed: set[tuple[str | None, str | None]] = set()
 
@@ -177,6 +181,8 @@ def rescore_files(
             method = GroupMethod.of(rubric, group_size, assume_end, types)
         else:
             method = stack.enter_context(prepared(rubric, assume_end, types, record))
+            if budget is not None and pool is None:
+                method = replace(method, refused=budget.refused)
         output = stack.enter_context(
             Output(
                 out,
@@ -305,11 +311,13 @@ class _Job:
     def _is_over(self) -> bool:
         if self.stop.is_set():
             self.finished.stopped = self.finished.stopped or "interrupted"
+        if self.budget is not None and self.budget.exhausted:
+            self.finished.stopped = self.finished.stopped or "budget"
         return self.finished.stopped is not None
 
     def _write(self, number: int, row: Row, line: bytes) -> None:
-        if self.budget is not None and row.status in ("error", "unscored") and self.budget.exhausted:
-            self.finished.stopped = "budget"
+        if self.budget is not None and self.budget.exhausted and row.status in ("error", "unscored"):
+            self.finished.stopped = self.finished.stopped or "budget"
             return
         self.output.add(self.keys.pop(number), line, number)
         self.finished.written += 1

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rubrics.files import locked
+from rubrics.files import input_of, locked
 from rubrics.formats.parsing import FormatError
 from rubrics.rescoring.rows import row_data
 from rubrics.score import RubricError
@@ -23,6 +23,16 @@ Key = tuple[str | None, str | None, int]
 
 class OutputError(RubricError, OSError):
     """The file of a run cannot be used, or not written; the message says what to do."""
+
+
+def refuse_inputs(path: Path, inputs: Iterable[str | Path]) -> None:
+    """Raise OutputError where a file that is to be written is an input, or would be read as one."""
+    given = input_of(path, inputs)
+    if given is None:
+        return
+    if given.is_dir():
+        raise OutputError(f"{path} lies in {given}, which is read: choose a place outside of it")
+    raise OutputError(f"{path} is one of the inputs; recordings and rubrics are never overwritten")
 
 
 @dataclass(slots=True)
@@ -65,6 +75,8 @@ class Output:
         on_kept: Callable[[Mapping[str, Any]], None] = lambda data: None,
     ) -> None:
         self.path = Path(path)
+        link = self.path.is_symlink()  # it stays one when the file is replaced
+        self._target = self.path.resolve() if link else self.path
         self.rubric = rubric
         self.kept = 0
         self.aside: Path | None = None
@@ -156,10 +168,10 @@ class Output:
                     yield line, row_data(line, self.path, number)
 
     def _set_aside(self) -> None:
-        number, stem = 1, self.path.name.removesuffix(".jsonl")
-        while (aside := self.path.with_name(f"{stem}.before{number}.jsonl")).exists():
+        number, stem = 1, self._target.name.removesuffix(".jsonl")
+        while (aside := self._target.with_name(f"{stem}.before{number}.jsonl")).exists():
             number += 1
-        os.link(self.path, aside)
+        os.link(self._target, aside)
         self.aside = aside
 
     def has(self, key: Key, position: int) -> bool:
@@ -202,7 +214,7 @@ class Output:
 
     def _rewrite(self, keys: list[Key]) -> None:
         """Replace the file by one with these rows in this order, at once."""
-        temporary = self.path.with_name(f"{self.path.name}.tmp")
+        temporary = self._target.with_name(f"{self._target.name}.tmp")
         try:
             with FileIO(temporary, "wb+") as new, self.path.open("rb") as old:
                 offset = 0
@@ -216,7 +228,7 @@ class Output:
                 os.fsync(new.fileno())
             replacement = FileIO(temporary, "ab+")
             locked(replacement)
-            os.replace(temporary, self.path)
+            os.replace(temporary, self._target)
         except OSError as error:
             temporary.unlink(missing_ok=True)
             raise self._failed(error) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -50,6 +50,7 @@ class Method:
         fingerprint: of the tree.
         judges: fingerprints of its judges, by path.
         live: paths of nodes whose recorded scores are kept.
+        refused: whether the budget of the run refused a question of an episode, which has no score then.
     """
 
     rubric: Rubric
@@ -59,6 +60,7 @@ class Method:
     fingerprint: str = ""
     judges: dict[str, str] | None = None
     live: tuple[str, ...] = ()
+    refused: Callable[[Episode], bool] = lambda episode: False
 
 
 @contextmanager
@@ -101,6 +103,7 @@ class Replay:
         self._reason: str | None = None
         self._spent: Usage | None = None
         self._records = method.record == "steps"
+        self._refused = method.refused
         stamp: dict[str, Any] = {"content": content, "rubric": method.fingerprint}
         if isinstance(trajectory, FormatProblem):
             place = {"path": trajectory.path, "line": trajectory.line}
@@ -214,6 +217,9 @@ class Replay:
             row.evaluations = [None if is_unpaid(step) else next(records, None) for step in self.steps]
         row.step_rewards = step_rewards_dict(rewards)
         self._bill(episode.usage)
+        if self._refused(episode):
+            row.reason, row.step_rewards = "the budget of the run is used up", None
+            return
         row.reward = rewards.total
         if rewards.total is not None:
             row.status = "scored"

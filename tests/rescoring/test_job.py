@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from judges import Binary, LLMJudge, Price, ScriptedClient
-from rubrics import Gate, Rubric, TrajectoryRubric, WeightedSum
-from rubrics.formats import write_jsonl
-from rubrics.rescoring import ConditionError, OutputError, Row, read_rows, rescore_files
+from judges import Binary, JudgeError, Jury, LLMJudge, Price, ScriptedClient
+from rubrics import Fallback, Gate, Rubric, TrajectoryRubric, WeightedSum
+from rubrics.formats import read, write_jsonl
+from rubrics.rescoring import ConditionError, OutputError, Row, read_rows, rescore, rescore_files
 from rubrics.trajectory import Step, Trajectory
 
 
@@ -73,6 +74,36 @@ def test_rows_are_written_as_they_are_done_and_put_in_order_at_the_end(runs: Pat
     assert (finished.written, finished.kept, finished.stopped, finished.others) == (10, 0, None, 0)
     assert finished.summary.statuses == {"scored": 9, "error": 1}
     assert not list(runs.parent.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("given", ["runs.jsonl", "."])
+@pytest.mark.parametrize("written", ["out", "store"])
+def test_nothing_is_written_where_recordings_are(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, given: str, written: str
+) -> None:
+    monkeypatch.chdir(runs.parent)
+    before = runs.read_bytes()
+    files = {"out": "../elsewhere.jsonl", "store": None, written: "runs.jsonl"}
+    with pytest.raises(OutputError, match=r"is one of the inputs|lies in \., which is read: choose a place outside"):
+        rescore_files([given], Reads(), **files, overwrite=True)  # type: ignore[arg-type]
+    with pytest.raises(OutputError, match="lies in"):
+        rescore_files(".", Reads(), "new.jsonl")
+    assert runs.read_bytes() == before
+    assert not Path("new.jsonl").exists()
+    assert not Path("../elsewhere.jsonl").exists()
+
+
+def test_a_link_to_the_output_stays_one(runs: Path) -> None:
+    real, link = runs.parent / "far" / "real.jsonl", runs.with_name("out.jsonl")
+    real.parent.mkdir()
+    link.symlink_to(real)
+    rescore_files(runs, Waits(), link)
+    assert link.is_symlink()
+    assert ids(real) == ALL
+    aside = rescore_files(runs, Waits(2.0), link, resume=True).aside
+    assert link.is_symlink()
+    assert aside is not None
+    assert ids(aside) == ids(real) == ALL
 
 
 def test_a_finished_run_is_resumed_without_scoring_anything(runs: Path) -> None:
@@ -263,11 +294,12 @@ def test_two_runs_do_not_write_one_file(runs: Path) -> None:
 
 
 def test_something_else_is_not_taken_for_a_run(runs: Path) -> None:
-    before = runs.read_bytes()
+    other = runs.with_name("other.jsonl")
+    other.write_bytes(before := runs.read_bytes())
     for options in ({}, {"resume": True}):
-        with pytest.raises(OutputError, match=r"runs.jsonl:1: no row of a rescoring run; choose another file"):
-            rescore_files(runs, Reads(), runs, **options)
-    assert runs.read_bytes() == before
+        with pytest.raises(OutputError, match=r"other.jsonl:1: no row of a rescoring run; choose another file"):
+            rescore_files(runs, Reads(), other, **options)
+    assert other.read_bytes() == before
 
 
 def test_equal_ids_and_contents_have_a_row_each(tmp_path: Path) -> None:
@@ -350,6 +382,55 @@ def test_the_budget_ends_a_run_and_a_larger_one_goes_on(runs: Path) -> None:
     assert len(client.requests) == 20
     assert asked < 20
     assert ids(out) == ALL
+
+
+def polite(client: ScriptedClient, **options: Any) -> LLMJudge:
+    return LLMJudge(
+        "Is it polite?\n{{ action.text | untrusted }}", Binary(), client=client, model="m", reason=False, **options
+    )
+
+
+class Shy(Rubric):
+    """Makes a number of whatever its judge says."""
+
+    def __init__(self, judge: LLMJudge) -> None:
+        super().__init__()
+        self.judge = judge
+
+    async def forward(self, action: Any, observation: Any) -> Any:
+        try:
+            return await self.judge(action, observation) or 0.0
+        except JudgeError:
+            return 0.0
+
+
+FORGIVING: dict[str, Callable[..., Rubric]] = {
+    "fallback": lambda **options: Fallback(polite(on_failure="unscored", **options), 0.0),
+    "error": lambda **options: Fallback(polite(**options), 0.0, on_error=True),
+    "sum": lambda **options: WeightedSum(
+        [polite(on_failure="unscored", **options), Reads()], [1, 1], normalize="total", on_unscored="renormalize"
+    ),
+    "jury": lambda **options: LLMJudge(Jury(polite(**options).judge, 3, quorum=1)),
+    "own": lambda **options: Shy(polite(**options)),
+}
+
+
+@pytest.mark.parametrize("tree", FORGIVING.values(), ids=FORGIVING)
+@pytest.mark.parametrize("money", [1.0, 1.5])
+def test_no_tree_makes_a_reward_of_what_the_budget_refused(
+    tmp_path: Path, tree: Callable[..., Rubric], money: float
+) -> None:
+    runs, out, client = tmp_path / "runs.jsonl", tmp_path / "out.jsonl", yes()
+    write_jsonl(runs, [trajectory(f"t{i}", i) for i in range(10)])
+    rubric = tree(client=client, price=Price(1000.0, 1000.0), max_tokens=10)
+    finished = rescore_files(runs, rubric, out, budget_usd=money, concurrency=2)
+    assert finished.stopped == "budget"
+    assert finished.written < 10
+    rescore_files(runs, rubric, out, resume=True)
+    assert [row.reward for row in read_rows(out)] == [
+        row.reward for row in rescore(read(runs), tree(client=yes(), max_tokens=10))
+    ]
+    assert len(client.requests) == (30 if isinstance(rubric, LLMJudge) else 10)
 
 
 def test_verdicts_of_all_steps_are_in_the_row(tmp_path: Path) -> None:
