@@ -27,6 +27,7 @@ from judges.store import Store, request_key, store_from
 from judges.verdict import JudgeConfigError
 from rubrics.engine.frames import current_episode
 from rubrics.episode import Episode
+from rubrics.evaluation import Usage
 from rubrics.node import Node
 
 _REASON = 60
@@ -124,6 +125,35 @@ class RunBudget(Budget):
         except BudgetExceeded:
             self.exhausted = True
             raise
+
+
+class SharedBudget(RunBudget):
+    """The budget of a run over several processes, the account of which is kept elsewhere.
+
+    Args:
+        usd: US dollars in the account.
+        account: its `reserve(tokens, usd)` gives a reservation, or a text that says why there is none; its
+            `settle(reservation, usage)` is told what a request really cost.
+
+    Attributes:
+        exhausted: whether a request of this process was refused.
+    """
+
+    def __init__(self, usd: float, account: Any) -> None:
+        super().__init__(usd=usd)
+        self.account = account
+
+    def reserve(self, tokens: int, usd: float) -> Any:
+        """As `Budget.reserve`."""
+        reserved = self.account.reserve(tokens, usd)
+        if isinstance(reserved, str):
+            self.exhausted = True
+            raise BudgetExceeded(reserved)
+        return reserved
+
+    def settle(self, reservation: Any, usage: Usage) -> None:
+        """As `Budget.settle`."""
+        self.account.settle(reservation, usage)
 
 
 refused: WeakSet[Episode] = WeakSet()

@@ -25,6 +25,11 @@ def budget_of(usd: float | None) -> Any:
     return _runs().RunBudget(usd=usd) if usd is not None and _runs() else None
 
 
+def shared_budget_of(usd: float, account: Any) -> Any:
+    """`judges.runs.SharedBudget`; None where nothing is asked."""
+    return _runs().SharedBudget(usd, account) if _runs() else None
+
+
 def price_of(prompt: float, completion: float) -> Any:
     """`judges.Price`: US dollars a million tokens."""
     from judges import Price

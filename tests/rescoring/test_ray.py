@@ -20,12 +20,13 @@ pytest.importorskip("ray")
 import ray
 
 from judges import Budget
+from judges.runs import SharedBudget
 from rubrics import Rubric
 from rubrics.evaluation import Usage
 from rubrics.formats import write_jsonl
 from rubrics.rescoring import LoadError, Row, load_rubric, load_types, read_rows, rescore_files
 from rubrics.rescoring.engines.ray import EngineError
-from rubrics.rescoring.engines.worker import Bank, SharedBudget
+from rubrics.rescoring.engines.worker import Account, Bank
 from rubrics.trajectory import Step, Trajectory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,7 @@ from pathlib import Path
 from dataclasses import dataclass
 from judges import Binary, LLMJudge, Price, ScriptedClient
 from judges.clients.protocol import ChatError
-from rubrics import Rubric, Score, Sequential, WeightedSum
+from rubrics import Fallback, Rubric, Score, Sequential, WeightedSum
 
 def note(file, text):
     with open(file, "a") as notes:
@@ -138,6 +139,10 @@ def judged():
 
 def paid():
     return judge(price=Price(1000.0, 1000.0))
+
+def forgiving():
+    """Makes a score of whatever its judge does."""
+    return Fallback(paid(), 0.0, on_error=True)
 
 def narrow():
     return judge(concurrency=4)
@@ -412,9 +417,10 @@ def test_nothing_is_asked_twice_whichever_worker_asked(folder: Path) -> None:
     assert len(asked()) == 40
 
 
-def test_a_budget_holds_over_all_workers(folder: Path) -> None:
+@pytest.mark.parametrize("name", ["paid", "forgiving"])
+def test_a_budget_holds_over_all_workers(folder: Path, name: str) -> None:
     write_jsonl("runs.jsonl", [trajectory(f"t{i}", i) for i in range(60)])
-    finished = rescore_files("runs.jsonl", tree("paid"), "out.jsonl", engine="ray", concurrency=8, budget_usd=3.0)
+    finished = rescore_files("runs.jsonl", tree(name), "out.jsonl", engine="ray", concurrency=8, budget_usd=3.0)
     assert finished.stopped == "budget"
     assert 0 < finished.written < 60
     assert finished.summary.statuses == {"scored": finished.written}  # one that ran out of money has no row
@@ -422,7 +428,7 @@ def test_a_budget_holds_over_all_workers(folder: Path) -> None:
     assert len(asked()) == finished.written
     each = finished.summary.cost / finished.written
     assert finished.written >= 3.0 / each - 2 * 8  # what was reserved at the end
-    again = rescore_files("runs.jsonl", tree("paid"), "out.jsonl", engine="ray", budget_usd=100.0, resume=True)
+    again = rescore_files("runs.jsonl", tree(name), "out.jsonl", engine="ray", budget_usd=100.0, resume=True)
     assert (again.stopped, again.kept + again.written) == (None, 60)
     assert len(asked()) == 60
 
@@ -431,9 +437,10 @@ def test_reservations_of_many_workers_are_exact() -> None:
     bank = ray.remote(Bank).options(num_cpus=0).remote(50.0)
 
     @ray.remote(num_cpus=0)
-    def spend(budget: SharedBudget) -> int:
+    def spend(account: Account) -> int:
         from judges.limits import BudgetExceeded
 
+        budget = SharedBudget(50.0, account)
         let_through, said = 0, ""
         for _ in range(60):
             try:
@@ -444,12 +451,10 @@ def test_reservations_of_many_workers_are_exact() -> None:
             let_through += 1
             budget.settle(reserved, Usage(calls=1, total_tokens=10, cost=1.0))
         assert said == "the request may cost $1.000000, and $0.000000 of $50 are left"
+        assert budget.exhausted
         return let_through
 
-    budget = SharedBudget(bank, 50.0)
-    assert not budget.exhausted
-    assert sum(ray.get([spend.remote(budget) for _ in range(2)])) == 50
-    assert budget.exhausted
+    assert sum(ray.get([spend.remote(Account(bank)) for _ in range(2)])) == 50
 
 
 def test_a_budget_in_the_tree_is_refused(folder: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 
 from rubrics.rescoring import judging
-from rubrics.rescoring.engines.worker import AsyncWorker, Bank, Recipe, SharedBudget, Worker
+from rubrics.rescoring.engines.worker import Account, AsyncWorker, Bank, Recipe, Worker
 from rubrics.rescoring.load import loaded_files, name_of
 from rubrics.rescoring.replay import Method, Record
 from rubrics.rescoring.rows import Row, line_of
@@ -149,6 +149,9 @@ class Pool:
         concurrency: trajectories in progress at once, over all workers, for a tree with async nodes.
         timeout: seconds after which a worker that has something to do and answers nothing is killed; None waits.
 
+    Attributes:
+        exhausted: whether the budget refused a request, as far as workers have answered.
+
     Raises:
         EngineError: the tree cannot be sent to workers.
     """
@@ -184,16 +187,12 @@ class Pool:
         )
         self.own_budget = judging.has_own_budget(rubric)
         self.budget_usd, self.workers, self.concurrency, self.timeout = budget_usd, workers, concurrency, timeout
+        self.exhausted = False
         self._hands: list[_Hand] = []
         self._suspects: deque[Numbered] = deque()  # what a worker had when it died
         self._deaths: dict[int, int] = {}  # of workers with this one alone, by its number
         self._in_a_row = 0
         self._seconds = 0.0  # a trajectory takes, on average
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the budget refused a request."""
-        return self.recipe.budget is not None and self.recipe.budget.exhausted
 
     def rows(
         self, trajectories: Iterator[Numbered], method: Method, stopped: Callable[[], bool]
@@ -241,7 +240,7 @@ class Pool:
         if self.budget_usd is not None:
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
             bank = ray.remote(Bank).options(num_cpus=0, scheduling_strategy=here).remote(self.budget_usd)
-            self.recipe = replace(self.recipe, budget=SharedBudget(bank, self.budget_usd))
+            self.recipe = replace(self.recipe, budget_usd=self.budget_usd, account=Account(bank))
         method = self.method
         self.recipe = replace(self.recipe, workers=count, fingerprint=method.fingerprint, judges=method.judges)
         at_once = 1 if method.rubric.keeps_state else max(1, self.concurrency // count)
@@ -262,8 +261,8 @@ class Pool:
     def _end(self) -> None:
         for hand in self._hands:
             ray.kill(hand.actor)
-        if self.recipe.budget is not None:
-            ray.kill(self.recipe.budget.bank)
+        if self.recipe.account is not None:
+            ray.kill(self.recipe.account.bank)
 
     def _feed(self) -> None:
         """Give workers what to do, the idlest first."""
@@ -311,10 +310,10 @@ class Pool:
             return
         hand.alone = False
         self._in_a_row = 0
-        seconds, lines = answer
-        each = seconds / len(items)
+        self.exhausted |= answer.exhausted
+        each = answer.seconds / len(items)
         self._seconds = (self._seconds + each) / 2 if self._seconds else each
-        for number, line in lines:
+        for number, line in answer.lines:
             self._deaths.pop(number, None)
             yield number, Row.from_dict(orjson.loads(line)), line
 

@@ -16,11 +16,8 @@ from typing import Any
 from rubrics.rescoring import judging
 from rubrics.rescoring.load import load_module, load_rubric
 from rubrics.rescoring.replay import Record, prepared
-from rubrics.rescoring.rows import line_of
+from rubrics.rescoring.rows import Row, line_of
 from rubrics.rescoring.run import AssumedEnd, Numbered, row_of, row_of_async
-
-Lines = list[tuple[int, bytes]]
-"""Rows as lines of JSON, with the numbers of their trajectories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class Recipe:
         folder: the working directory of the run, for files that nodes open.
         assume_end, record: see `rubrics.rescoring.rescore`.
         store, ask_again, price: of the judges, see `rubrics.rescoring.rescore_files`.
-        budget: what the judges of all workers may spend together.
+        budget_usd, account: US dollars that the judges of all workers may spend together, and where they are kept.
         workers: how many there are.
         fingerprint, judges: of the tree, as the run's own process has them. They differ here for a pickled tree, with
             which a class may come whose source is not known, and for one that keeps state of an earlier run.
@@ -49,10 +46,26 @@ class Recipe:
     store: Path | None
     ask_again: bool
     price: tuple[float, float] | None
-    budget: SharedBudget | None = None
+    budget_usd: float = 0.0
+    account: Account | None = None
     workers: int = 1
     fingerprint: str = ""
     judges: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a worker gives back for a batch of trajectories.
+
+    Attributes:
+        lines: rows as lines of JSON, with the numbers of their trajectories.
+        seconds: that it took.
+        exhausted: whether the budget of the run refused a request of this worker by now.
+    """
+
+    lines: list[tuple[int, bytes]]
+    seconds: float
+    exhausted: bool
 
 
 class Worker:
@@ -61,6 +74,7 @@ class Worker:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self.asking: list[Any] = []
+        self.budget: Any = None
         self._open = ExitStack()  # for as long as the process lives
 
     def prepare(self) -> str:
@@ -77,7 +91,9 @@ class Worker:
         rubric = load_rubric(recipe.tree) if isinstance(recipe.tree, str) else pickle.loads(recipe.tree)
         store = judging.store_of(recipe.store, recipe.ask_again)
         price = None if recipe.price is None else judging.price_of(*recipe.price)
-        equipped = judging.equipped(rubric, store, recipe.budget, price, recipe.workers)
+        if recipe.account is not None:
+            self.budget = judging.shared_budget_of(recipe.budget_usd, recipe.account)
+        equipped = judging.equipped(rubric, store, self.budget, price, recipe.workers)
         self.asking = self._open.enter_context(equipped)
         types = pickle.loads(recipe.types)
         method = self._open.enter_context(prepared(rubric, recipe.assume_end, types, recipe.record))
@@ -86,12 +102,15 @@ class Worker:
         self.method = method
         return method.fingerprint
 
-    def score(self, batch: bytes) -> tuple[float, Lines]:
-        """The rows of some pickled trajectories, and the seconds that they took."""
+    def score(self, batch: bytes) -> Answer:
+        """The rows of some pickled trajectories."""
         began = time.perf_counter()
         numbered: list[Numbered] = pickle.loads(batch)
-        lines = [(number, line_of(row_of(each, self.method, content))[1]) for number, each, content in numbered]
-        return time.perf_counter() - began, lines
+        return self._answer(began, [(number, row_of(each, self.method, content)) for number, each, content in numbered])
+
+    def _answer(self, began: float, rows: list[tuple[int, Row]]) -> Answer:
+        lines = [(number, line_of(row)[1]) for number, row in rows]
+        return Answer(lines, time.perf_counter() - began, self.budget is not None and self.budget.exhausted)
 
 
 class AsyncWorker(Worker):
@@ -117,21 +136,22 @@ class AsyncWorker(Worker):
             if asker.exchanger.endpoint == endpoint:
                 asker.exchanger.pause(model, seconds)
 
-    async def score(self, batch: bytes) -> tuple[float, Lines]:  # type: ignore[override]
+    async def score(self, batch: bytes) -> Answer:  # type: ignore[override]
         """As of `Worker`, one trajectory after another."""
         began = time.perf_counter()
         numbered: list[Numbered] = pickle.loads(batch)
-        rows = [(number, await row_of_async(each, self.method, content)) for number, each, content in numbered]
-        return time.perf_counter() - began, [(number, line_of(row)[1]) for number, row in rows]
+        return self._answer(
+            began, [(number, await row_of_async(each, self.method, content)) for number, each, content in numbered]
+        )
 
 
 class Bank:
-    """The budget of a run, in an actor of its own: whatever the number of workers, each request is reserved here."""
+    """The account of a run's budget, as an actor: each request of each worker is reserved here."""
 
     def __init__(self, usd: float) -> None:
-        from judges.runs import RunBudget
+        from judges.limits import Budget
 
-        self.budget = RunBudget(usd=usd)
+        self.budget = Budget(usd=usd)
 
     def reserve(self, tokens: int, usd: float) -> Any:
         """A reservation, or why there is none."""
@@ -146,41 +166,24 @@ class Bank:
         """What a request really cost."""
         self.budget.settle(reservation, usage)
 
-    def exhausted(self) -> bool:
-        """Whether a request was refused."""
-        return self.budget.exhausted
 
-
-class SharedBudget:
-    """A `judges.BudgetLike` whose money is in a `Bank`. What a worker had reserved when it died stays reserved: the
-    provider may have been asked.
+class Account:
+    """The way to a `Bank`, as `judges.runs.SharedBudget` wants it. What a worker had reserved when it died stays
+    reserved: the provider may have been asked.
 
     Args:
         bank: the actor.
-        usd: how much is in it, in US dollars.
     """
 
-    def __init__(self, bank: Any, usd: float) -> None:
-        self.bank, self.usd = bank, usd
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether a request was refused, of whatever worker."""
-        import ray
-
-        return bool(ray.get(self.bank.exhausted.remote()))
+    def __init__(self, bank: Any) -> None:
+        self.bank = bank
 
     def reserve(self, tokens: int, usd: float) -> Any:
-        """As of `judges.Budget`; it waits for one message there and back."""
+        """One message there and back."""
         import ray
 
-        from judges.limits import BudgetExceeded
-
-        reserved = ray.get(self.bank.reserve.remote(tokens, usd))
-        if isinstance(reserved, str):
-            raise BudgetExceeded(reserved)
-        return reserved
+        return ray.get(self.bank.reserve.remote(tokens, usd))
 
     def settle(self, reservation: Any, usage: Any) -> None:
-        """As of `judges.Budget`."""
+        """Sent, and not waited for; a worker's messages are read in their order."""
         self.bank.settle.remote(reservation, usage)
