@@ -152,7 +152,7 @@ def rescore_files(
         if isinstance(rubric, GroupRubric):
             method = GroupMethod.of(rubric, group_size, group_by, assume_end, types)
         else:
-            method = stack.enter_context(prepared(rubric, assume_end, types, record))
+            method = prepared(rubric, assume_end, types, record)
             if budget is not None:
                 method = replace(method, refused=budget.refused)
         output = stack.enter_context(
