@@ -182,7 +182,7 @@ def rescore_files(
         if isinstance(rubric, GroupRubric):
             method = GroupMethod.of(rubric, group_size, group_by, assume_end, types)
         else:
-            method = stack.enter_context(prepared(rubric, assume_end, types, record))
+            method = prepared(rubric, assume_end, types, record)
         output = stack.enter_context(
             Output(
                 out,

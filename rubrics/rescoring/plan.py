@@ -91,7 +91,7 @@ def plan_files(
             groups = GroupMethod.of(rubric, group_size, group_by, assume_end, types)
             asyncio.run(_groups(trajectories, groups, note))
             return found
-        method = stack.enter_context(prepared(rubric, assume_end, types, "last"))
+        method = prepared(rubric, assume_end, types, "last")
         if rubric.is_async_tree:
             asyncio.run(_trees(numbered, method, note))
         else:

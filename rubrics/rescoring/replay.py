@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -61,11 +60,10 @@ class Method:
     live: tuple[str, ...] = ()
 
 
-@contextmanager
 def prepared(
     rubric: Rubric, assume_end: End | None = None, types: Types | None = None, record: Record | None = None
-) -> Iterator[Method]:
-    """How trajectories are to be scored again. Nodes that need the live environment are replaced while the block runs.
+) -> Method:
+    """How trajectories are to be scored again.
 
     Args:
         rubric, assume_end, types: see `Method`.
@@ -76,8 +74,8 @@ def prepared(
     prints = fingerprints(rubric)
     judges = {path: prints[path] for path in judge_paths(rubric)} or None
     chosen: Record = record or ("steps" if rubric.is_async_tree else "last")
-    with keeping_recorded(rubric) as (tree, live):
-        yield Method(tree, assume_end, types or Types(), chosen, prints[""], judges, tuple(live))
+    tree, live = keeping_recorded(rubric)
+    return Method(tree, assume_end, types or Types(), chosen, prints[""], judges, tuple(live))
 
 
 class Replay:

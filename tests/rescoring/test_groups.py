@@ -32,6 +32,8 @@ class Ranks(GroupRubric):
         numbers = [each.steps[-1].action.number for each in group]
         if "bad" in numbers:
             raise ValueError("a bad number")
+        if "exit" in numbers:
+            raise SystemExit(3)
         ranks = [sum(number > other for other in numbers) / (len(numbers) - 1) for number in numbers]
         return GroupScores(tuple(ranks), ("why",) * len(ranks), Usage(calls=1, cost=0.5), {"best": max(numbers)})
 
@@ -99,13 +101,14 @@ def test_members_that_did_not_finish_are_left_out(tmp_path: Path, end: Any) -> N
         assert rewards(rows) == {"a": 0.0, "b": 1.0}
 
 
-def test_a_group_that_fails_fails_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("bad", "reason"), [("bad", "ValueError: a bad number"), ("exit", "SystemExit: 3")])
+def test_a_group_that_fails_fails_alone(tmp_path: Path, bad: str, reason: str) -> None:
     rows = run(
         tmp_path,
-        [trajectory("a", 1, 1), trajectory("b", "bad", 1), trajectory("c", 1, 2), trajectory("d", 2, 2)],
+        [trajectory("a", 1, 1), trajectory("b", bad, 1), trajectory("c", 1, 2), trajectory("d", 2, 2)],
     )
     assert [row.status for row in rows] == ["error", "error", "scored", "scored"]
-    assert rows[0].reason == "ValueError: a bad number"
+    assert rows[0].reason == reason
 
 
 def test_a_group_is_scored_again_as_a_whole(tmp_path: Path) -> None:
