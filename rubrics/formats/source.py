@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rubrics.formats.array import documents, elements
-from rubrics.formats.compression import damage, open_decompressed
+from rubrics.formats.compression import SUFFIXES, damage, open_decompressed
 from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, parse
 from rubrics.formats.tables import is_table, rows
 from rubrics.trajectory import Trajectory
@@ -176,7 +176,7 @@ class Source:
 
 def uncompressed_name(path: Path) -> str:
     """The name of a file without the suffix that compression gave it."""
-    return path.stem if path.suffix in (".gz", ".zst") else path.name
+    return path.stem if path.suffix in SUFFIXES else path.name
 
 
 def _skip_to_json(file: BufferedReader) -> int:

@@ -1,7 +1,9 @@
 """What a file may look like: compressed, torn, in lines, arrays and documents; always the same records."""
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import sys
 from collections.abc import Callable
@@ -148,6 +150,15 @@ def test_the_package_for_zstandard_is_named_where_it_is_missing(
     (problem,) = read(tmp_path / "a.jsonl.zst")
     assert isinstance(problem, FormatProblem)
     assert problem.message.endswith("pip install 'rubrics[zstd]'")
+
+
+@pytest.mark.parametrize(("compress", "kind"), [(bz2.compress, "bzip2"), (lzma.compress, "xz")])
+def test_another_compression_is_named_and_not_passed_over(tmp_path: Path, compress: Any, kind: str) -> None:
+    path = tmp_path / f"runs.jsonl.{'bz2' if kind == 'bzip2' else kind}"
+    path.write_bytes(compress(line("a")))
+    for where in (path, tmp_path):
+        (problem,) = read(where)
+        assert str(problem) == f"{path}: the file is compressed with {kind}, which is not read; decompress it first"
 
 
 @pytest.mark.parametrize("name", ["airline.json", "airline.json.gz", "airline.jsonl.zst", "airline.traj", "airline"])
