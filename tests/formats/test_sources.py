@@ -74,6 +74,10 @@ def test_records_are_the_same_in_every_encoding(
     assert found == (values, [])
 
 
+TORN = [(1, "Expecting ':' delimiter (column 1)"), (2, "Expecting ',' delimiter (column 1)")]
+EXPECTING = "2: not JSON: Expecting value (column 1)"
+
+
 @pytest.mark.parametrize(
     ("content", "values", "problems"),
     [
@@ -91,6 +95,9 @@ def test_records_are_the_same_in_every_encoding(
             [{"a": 1}, {"b": 2}],
             ["1: not JSON: Invalid control character at (column 17)"],
         ),
+        (b'{"a"\n{"b": 2\n{"c": 3}\n', [{"c": 3}], [f"{n}: not JSON: {m}" for n, m in TORN]),
+        (b'{"a": 1}{"b": 2}\n{"c": \n{"d": 4}\n', [{"a": 1}, {"b": 2}, {"d": 4}], [EXPECTING]),
+        (b'{"a": 1}}\n{"b": 2}\n{"c": 3}\n', [{"a": 1}, {"b": 2}, {"c": 3}], ["1: not JSON: Expecting value"]),
         (b'{"a": 1,\n"b": tru', [], ["2: the file ends in the middle of a JSON document; the value starts at line 1"]),
         (b'{"a"\n{"b"\n{"c"\n', [], ["2: not JSON: Expecting ':' delimiter; the value starts at line 1"]),
         (
