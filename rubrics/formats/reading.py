@@ -170,6 +170,8 @@ def _says(candidate: Reader, question: Callable[[Any], bool] | None, value: Any)
     """What a format answers when it is asked whether something is its own."""
     try:
         return question is not None and bool(question(value))
+    except OSError:  # a folder that nobody may look into
+        raise
     except Exception as error:  # as in `_guarded`
         raise FormatError(
             f"the format {candidate.name!r} cannot tell whether this is its own: {type(error).__name__}: {error}"

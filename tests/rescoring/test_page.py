@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rubrics import Evaluation
+from rubrics import Evaluation, Step
 from rubrics.formats import write_jsonl
 from rubrics.rescoring import Page, Row, compare, compare_recorded, write_page
 from tests.rescoring.runs import recording, row, row_of, tree
@@ -140,7 +140,35 @@ def test_it_fits_the_window(tmp_path: Path, visit: Open, width: int, scheme: str
     assert (max(shades) < 60) == (scheme == "dark")
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_words_of_any_length_fit(tmp_path: Path, visit: Open, width: int) -> None:
+    word = "w" * 5000
+    said = recording(word, word)
+    said.task = {word: word}
+    said.steps[0] = Step({"content": word, "tool_calls": []}, {"messages": [{"role": word, "name": word}]})
+    old, new = (
+        row_of(said, reward, {word: reward}, reasons={word: word}, group=word, source={"path": word})
+        for reward in (0, 1)
+    )
+    write_jsonl(tmp_path / "r.jsonl", [said])
+    page = visit(
+        written(tmp_path, [old], [new], trajectories=[tmp_path / "r.jsonl"]), viewport={"width": width, "height": 800}
+    )
+    assert page.locator("#trajectories tbody tr").bounding_box()["height"] < 200
+    page.click("#trajectories tbody button")
+    page.wait_for_selector(".step")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "none"
+
+
 # --- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_an_id_may_be_empty(tmp_path: Path, visit: Open) -> None:
+    page = visit(written(tmp_path, [row("", 0.5), row(" ", 0.5)], [row("", 0.6), row(" ", 0.7)]))
+    assert ids(page) == ["(no id)", "(no id)"]
+    page.click("text=(no id) >> nth=1")
+    assert page.inner_text(".moved").split()[:3] == ["0.500", "→", "0.600"]
 
 
 def test_sorting(tmp_path: Path, visit: Open) -> None:
