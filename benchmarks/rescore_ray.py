@@ -2,15 +2,16 @@
 
     python benchmarks/rescore_ray.py            # pip install 'rubrics[ray]'; --rounds N for more than 3
 
-Rounds alternate between one worker and two. Times are from the first row to the last: starting Ray and the workers
-takes seconds, whatever the number of trajectories, and is shown apart.
+Rounds alternate between one worker and two, and between one process of the local engine and two side by side, each on
+half of the input: what that gains is what the machine has to give just now. Times are from the first row to the last:
+starting Ray and the workers takes seconds, whatever the number of trajectories, and is shown apart.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,8 +19,6 @@ from statistics import median
 from typing import Any
 
 import ray
-
-sys.path.remove(str(Path(__file__).resolve().parent))  # judges.py there has the name of the package
 
 from rubrics import Rubric, WeightedSum
 from rubrics.formats import write_jsonl
@@ -60,6 +59,7 @@ def light() -> Rubric:
 
 
 def written(folder: Path, count: int) -> Path:
+    folder.mkdir(exist_ok=True)
     path = folder / f"runs{count}.jsonl"
     steps = [Step({"text": f"step {i} " * 30}, {"text": "an observation " * 20}, 0.1) for i in range(5)]
     write_jsonl(path, (Trajectory(f"t{i}", steps=steps, end="terminated", reward=0.5) for i in range(count)))
@@ -96,6 +96,23 @@ def measured(runs: Path, tree: Rubric, **options: Any) -> Watch:
     return watch
 
 
+def shard(runs: Path, rates: Any) -> None:
+    rates.put(measured(runs, heavy()).rate)
+
+
+def side_by_side(shards: list[Path]) -> float:
+    """Rows a second of processes that know nothing of each other."""
+    processes = multiprocessing.get_context("spawn")
+    rates = processes.Queue()
+    running = [processes.Process(target=shard, args=(each, rates)) for each in shards]
+    for process in running:
+        process.start()
+    total = sum(rates.get() for _ in running)
+    for process in running:
+        process.join()
+    return total
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
@@ -105,18 +122,21 @@ def main() -> None:
     ray.init(address="local", num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
     with tempfile.TemporaryDirectory() as folder:
         runs, many = written(Path(folder), arguments.rows), written(Path(folder), 20 * arguments.rows)
-        rates: dict[str, list[float]] = {"local": [], "1 worker": [], "2 workers": []}
+        halves = [written(Path(folder) / half, arguments.rows // 2) for half in ("first", "second")]
+        rates: dict[str, list[float]] = {"local": [], "2 local": [], "1 worker": [], "2 workers": []}
         starts = []
         for _ in range(arguments.rounds):
-            rates["local"].append(measured(runs, heavy()).rate)
+            rates["local"].append(side_by_side([runs]))
+            rates["2 local"].append(side_by_side(halves))
             for workers in (1, 2):
                 watch = measured(runs, heavy(), engine="ray", workers=workers)
                 rates[f"{workers} worker{'s' * (workers > 1)}"].append(watch.rate)
                 starts.append(watch.first - watch.began)
             load = ", ".join(f"{value:.1f}" for value in os.getloadavg()[:1])
             print(*(f"{name} {values[-1]:.1f} rows/s" for name, values in rates.items()), f"load {load}", sep="   ")
-        ratios = [two / one for one, two in zip(rates["1 worker"], rates["2 workers"], strict=True)]
-        print(f"two workers against one: {median(ratios):.2f} (rounds: {', '.join(f'{r:.2f}' for r in ratios)})")
+        for name, one, two in (("workers", "1 worker", "2 workers"), ("processes by themselves", "local", "2 local")):
+            ratios = [b / a for a, b in zip(rates[one], rates[two], strict=True)]
+            print(f"two {name} against one: {median(ratios):.2f} (rounds: {', '.join(f'{r:.2f}' for r in ratios)})")
         print(f"one worker against the local engine: {median(rates['1 worker']) / median(rates['local']):.2f}")
         print(f"first row after {median(starts):.1f} s, with Ray started already")
         local, watch = measured(many, light()), measured(many, light(), engine="ray", workers=2)
