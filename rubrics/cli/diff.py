@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -118,7 +119,7 @@ def _check_output(out: Path | None, inputs: list[Path], overwrite: bool) -> None
 def _compared(old: Path, new: Path | None, field: str) -> Diff:
     def group(row: Row) -> str | None:
         if field == "id":
-            return (row.id or "").partition("#")[0]
+            return re.sub(r"#\d+$", "", row.id or "")
         value: object = row
         for name in field.split("."):
             value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
