@@ -20,6 +20,7 @@ from typing import Any
 from weakref import WeakSet
 
 from judges.asking import Asker
+from judges.clients.litellm import imported
 from judges.clients.protocol import ChatError, ChatReply, ChatRequest, Price, Token
 from judges.exchange import Exchange, Exchanger
 from judges.limits import Budget, BudgetExceeded, BudgetLike, Reservation
@@ -293,8 +294,7 @@ def planned(rubric: Any, *, store: Store | str | Path | None = None, price: Pric
 
 
 def _tokens(request: ChatRequest) -> int:
-    import litellm
-
+    litellm = imported()
     return litellm.token_counter(model=request.model, messages=[dict(message) for message in request.messages])  # type: ignore[no-any-return]
 
 
