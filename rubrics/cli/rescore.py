@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -160,8 +161,8 @@ def rescore(
         "price": _price(price),
     }
     if dry_run:
-        kept = _store(store, out)
-        _plan(files, tree, None if kept is None or not kept.exists() else kept, chosen)
+        beside = Path(os.devnull) if store is None and out is None else _store(store, out)  # a store, yet an empty one
+        _plan(files, tree, beside, {**chosen, "ask_again": ask_again})
         return
     if out is None:
         raise refused("say where the rows go: --out OUT.jsonl (or --dry-run, to see what there is to do)")
