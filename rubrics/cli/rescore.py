@@ -278,7 +278,8 @@ def _exit_code(finished: Finished, problems: _Problems) -> int:
 
 
 def _print(finished: Finished, shown: _Shown, out: Path) -> None:
-    console = Console(highlight=False)
+    is_stdout = os.path.samestat(os.stat(out), os.fstat(1))  # which the rows have for themselves then
+    console = Console(highlight=False, stderr=is_stdout)
     row = shown.row
     if row is not None and row.evaluation is not None:
         console.print(Text(printable(f"{row.id}: reward {row.reward}, recorded {row.recorded_reward}")))
