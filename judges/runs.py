@@ -187,7 +187,7 @@ class Planned:
     Attributes:
         calls: requests that would be sent.
         stored: requests whose replies are recorded already.
-        repeated: requests that equal an earlier one of the run, so that its reply will do where there is a store.
+        repeated: requests that equal an earlier one of the run, whose reply the store has by then.
         prompt_tokens: of the requests that would be sent, by litellm's tokenizer for the model.
         completion_tokens: an estimate, see `planned`.
         most_completion_tokens: what they may take at most.
@@ -237,10 +237,11 @@ class Plan:
         one = self.models.setdefault(request.model, Planned())
         key = request_key(exchanger.endpoint, request)
         store = exchanger.store
-        if store is not None and store.replays and isinstance(store.get(key), ChatReply):
+        replays = store is not None and store.replays
+        if store is not None and replays and isinstance(store.get(key), ChatReply):
             one.stored += 1
             return
-        if bytes.fromhex(key) in self._seen:
+        if replays and bytes.fromhex(key) in self._seen:
             one.repeated += 1
             return
         self._seen.add(bytes.fromhex(key))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -181,8 +182,8 @@ def rescore(
         "price": _price(price),
     }
     if dry_run:
-        kept = _store(store, out)
-        _plan(files, tree, None if kept is None or not kept.exists() else kept, chosen)
+        beside = Path(os.devnull) if store is None and out is None else _store(store, out)  # a store, yet an empty one
+        _plan(files, tree, beside, {**chosen, "ask_again": ask_again})
         return
     if out is None:
         raise refused("say where the rows go: --out OUT.jsonl (or --dry-run, to see what there is to do)")
@@ -301,7 +302,8 @@ def _exit_code(finished: Finished, problems: _Problems) -> int:
 
 
 def _print(finished: Finished, shown: _Shown, out: Path) -> None:
-    console = Console(highlight=False)
+    is_stdout = os.path.samestat(os.stat(out), os.fstat(1))  # which the rows have for themselves then
+    console = Console(highlight=False, stderr=is_stdout)
     row = shown.row
     if row is not None and row.evaluation is not None:
         console.print(Text(printable(f"{row.id}: reward {row.reward}, recorded {row.recorded_reward}")))

@@ -132,6 +132,20 @@ def test_a_plan_sends_nothing_and_counts_everything(tmp_path):
     assert total.most_cost == pytest.approx((total.prompt_tokens + 2 * total.most_completion_tokens) / 1e6)
 
 
+@pytest.mark.parametrize("mode", [None, "all"])
+def test_where_nothing_is_replayed_a_plan_counts_every_question(tmp_path, mode):
+    store = mode and Store(tmp_path / "verdicts.jsonl", mode)
+    client = yes()
+    tree = both(client)
+    with planned(tree, store=store) as plan:
+        for text in ("one", "one"):
+            tree.evaluate_sync(text, None)
+    with equipped(tree, store=store):
+        for text in ("one", "one"):
+            tree.evaluate_sync(text, None)
+    assert (plan.total.calls, plan.total.repeated) == (len(client.requests), 0) == (4, 0)
+
+
 def test_a_plan_goes_through_gates_and_every_kind_of_reply():
     client = ScriptedClient([])
     tree = Sequential(
