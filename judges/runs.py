@@ -293,9 +293,9 @@ def planned(rubric: Any, *, store: Store | str | Path | None = None, price: Pric
 
 
 def _tokens(request: ChatRequest) -> int:
-    import litellm
+    from judges.clients.litellm import imported
 
-    return litellm.token_counter(model=request.model, messages=[dict(message) for message in request.messages])  # type: ignore[no-any-return]
+    return imported().token_counter(model=request.model, messages=[dict(message) for message in request.messages])  # type: ignore[no-any-return]
 
 
 def _completion(schema: Any) -> int:
