@@ -230,7 +230,7 @@ def rescore(
             written = f" ({meter.rows} rows are in {out})" if meter.rows else ""
             raise refused(f"{error}{written}") from None
     problems.report(out)
-    _print(finished, shown, out)
+    _print(finished, shown, out, where)
     raise typer.Exit(_exit_code(finished, problems))
 
 
@@ -300,7 +300,7 @@ def _exit_code(finished: Finished, problems: _Problems) -> int:
     return RUBRIC_RAISED if problems.counts["error"] else 0
 
 
-def _print(finished: Finished, shown: _Shown, out: Path) -> None:
+def _print(finished: Finished, shown: _Shown, out: Path, where: str | None) -> None:
     console = Console(highlight=False)
     row = shown.row
     if row is not None and row.evaluation is not None:
@@ -319,8 +319,12 @@ def _print(finished: Finished, shown: _Shown, out: Path) -> None:
         console.print(Text(f"cost: ${summary.cost:.4f}"))
     if finished.aside is not None:
         complain(f"the rows of the rubric before are in {finished.aside}")
+    if where is not None and not summary.statuses.total():
+        complain(f"no trajectory meets --where {where!r}")
+    if failed := summary.statuses["error"]:
+        complain(f"{failed} rows are errors; --only-failed makes them again, and no others")
     if finished.others:
-        complain(f"{finished.others} rows in {out} are of trajectories that are not in the input; they stay")
+        complain(f"{finished.others} rows in {out} are of trajectories that this run did not come to; they stay")
     why = {
         "interrupted": "interrupted",
         "budget": "the budget is used up",

@@ -128,6 +128,7 @@ def test_a_rubric_that_raises_on_some_is_exit_code_1(run: Run) -> None:
     assert result.exit_code == 1
     assert "rubrics: b: step 1 of 1: LookupError: no number" in result.stderr
     assert "leaf" in result.stderr
+    assert "rubrics: 1 rows are errors; --only-failed makes them again, and no others" in result.stderr
     assert [row.status for row in rows()] == ["scored", "error", "scored"]
 
 
@@ -196,6 +197,15 @@ def test_what_cannot_start_says_why_and_writes_nothing(run: Run, options: dict[s
     assert f"rubrics: {message}" in result.stderr or message in result.stderr
     assert "Traceback" not in result.stderr
     assert {path.name: path.read_bytes() for path in Path().glob("*.*")} == before
+
+
+def test_rows_are_no_recordings_and_a_condition_may_be_met_by_none(run: Run) -> None:
+    Path("a.jsonl").write_text(line("a", 1))
+    result = run("a.jsonl", "--where", "group == 'b'")
+    assert (result.exit_code, result.stderr) == (0, "rubrics: no trajectory meets --where \"group == 'b'\"\n")
+    run("a.jsonl", "--overwrite")
+    again = run("out.jsonl", out="again.jsonl")
+    assert "out.jsonl:1: these are the rows of a run: give the recordings that it read" in again.stderr
 
 
 def test_an_old_result_is_replaced_when_asked(run: Run) -> None:
