@@ -23,6 +23,7 @@ from rubrics.rescoring import (
     load_any_rubric,
     load_types,
     plan_files,
+    read_rows,
     rescore_files,
 )
 from rubrics.rescoring.output import refuse_inputs
@@ -300,9 +301,16 @@ def _exit_code(finished: Finished, problems: _Problems) -> int:
     return RUBRIC_RAISED if problems.counts["error"] else 0
 
 
+def _kept(out: Path, wanted: str) -> Row | None:
+    """The row that is to be shown, of those that were there already."""
+    if wanted in ("first", "none"):
+        return None
+    return next((row for row in read_rows(out) if row.id == wanted), None)
+
+
 def _print(finished: Finished, shown: _Shown, out: Path, where: str | None) -> None:
     console = Console(highlight=False)
-    row = shown.row
+    row = shown.row or (_kept(out, shown.wanted) if finished.kept else None)
     if row is not None and row.evaluation is not None:
         console.print(Text(printable(f"{row.id}: reward {row.reward}, recorded {row.recorded_reward}")))
         console.print(row.evaluation.tree())

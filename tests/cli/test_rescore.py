@@ -119,6 +119,10 @@ def test_the_tree_of_one_trajectory_is_shown_and_no_markup_is_read(run: Run) -> 
     assert "\x1b" not in result.output
     assert "z: reward 0.75" in run("a.jsonl", "--overwrite", "--show", "z").stdout
     assert "leaf: Leaf = " not in run("a.jsonl", "--overwrite", "--show", "none").stdout
+    run("a.jsonl", "--overwrite")
+    kept = run("a.jsonl", "--resume", "--show", "z")
+    assert "z: reward 0.75" in kept.stdout
+    assert "3 rows were there already, 0 are new" in kept.stdout
     assert "no trajectory has the id 'w'" in run("a.jsonl", "--overwrite", "--show", "w").stderr
 
 
