@@ -231,7 +231,7 @@ def rescore(
             written = f" ({meter.rows} rows are in {out})" if meter.rows else ""
             raise refused(f"{error}{written}") from None
     problems.report(out)
-    _print(finished, shown, out, where)
+    _print(finished, shown, problems, out, where)
     raise typer.Exit(_exit_code(finished, problems))
 
 
@@ -273,9 +273,12 @@ class _Problems:
     def __init__(self) -> None:
         self.unreadable: list[str] = []
         self.raised: list[str] = []
+        self.unscored: str | None = None
         self.counts = {"unreadable": 0, "error": 0}
 
     def add(self, row: Row) -> None:
+        if row.status == "unscored" and self.unscored is None:
+            self.unscored = f"{row.id}: {row.reason}"
         if row.status not in self.counts:
             return
         self.counts[row.status] += 1
@@ -308,11 +311,13 @@ def _kept(out: Path, wanted: str) -> Row | None:
     return next((row for row in read_rows(out) if row.id == wanted), None)
 
 
-def _print(finished: Finished, shown: _Shown, out: Path, where: str | None) -> None:
+def _print(finished: Finished, shown: _Shown, problems: _Problems, out: Path, where: str | None) -> None:
     console = Console(highlight=False)
     row = shown.row or (_kept(out, shown.wanted) if finished.kept else None)
     if row is not None and row.evaluation is not None:
-        console.print(Text(printable(f"{row.id}: reward {row.reward}, recorded {row.recorded_reward}")))
+        console.print(
+            Text(printable(f"{row.id}: reward {_rounded(row.reward)}, recorded {_rounded(row.recorded_reward)}"))
+        )
         console.print(row.evaluation.tree())
         console.print()
     elif shown.wanted not in ("first", "none"):
@@ -321,6 +326,8 @@ def _print(finished: Finished, shown: _Shown, out: Path, where: str | None) -> N
     if summary.components:
         console.print(summary.table())
     console.print(Text(summary.describe()))
+    if problems.unscored is not None:
+        console.print(Text(f"unscored, for example, {printable(problems.unscored)}"))
     if finished.kept:
         console.print(Text(f"{finished.kept} rows were there already, {finished.written} are new"))
     if summary.cost:
@@ -341,6 +348,10 @@ def _print(finished: Finished, shown: _Shown, out: Path, where: str | None) -> N
     if finished.stopped is not None:
         rows = finished.kept + finished.written
         complain(f"{why[finished.stopped]}; {rows} rows are in {out}, and --resume goes on")
+
+
+def _rounded(reward: float | None) -> float | None:
+    return None if reward is None else round(reward, 6)
 
 
 def _plan(files: list[Path], tree: Any, store: Path | None, chosen: dict[str, Any]) -> None:

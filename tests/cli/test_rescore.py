@@ -107,13 +107,16 @@ def test_one_row_a_trajectory_in_order(run: Run, factory: str) -> None:
     assert [row.reward for row in rows()] == [0.25, 0.5, 0.75, 1.0, None, None]
     assert [row.status for row in rows()][4:] == ["unfinished", "unscored"]
     assert "6 trajectories: 4 scored, 1 unscored, 1 unfinished" in result.stdout
+    assert "\nunscored, for example, y: " in result.stdout
     assert "recorded mean 0.500, new mean 0.625 (2 up, 1 down, 1 same)" in result.stdout
 
 
 def test_the_tree_of_one_trajectory_is_shown_and_no_markup_is_read(run: Run) -> None:
-    Path("a.jsonl").write_text(line("[blue]id", "bad") + line("[bold]x[/bold]\x1b[2J", 0.25) + line("z", 0.75))
+    Path("a.jsonl").write_text(
+        line("[blue]id", "bad") + line("[bold]x[/bold]\x1b[2J", 0.25, reward=0.1 + 0.2) + line("z", 0.75)
+    )
     result = run("a.jsonl")
-    assert "[bold]x[/bold]\\x1b[2J: reward 0.25, recorded 0.5" in result.stdout
+    assert "[bold]x[/bold]\\x1b[2J: reward 0.25, recorded 0.3" in result.stdout
     assert "└── leaf: Leaf = 0.25  [red]markup[/red]" in result.stdout
     assert "rubrics: [blue]id: step 1 of 1: LookupError: no number" in result.stderr
     assert "\x1b" not in result.output
