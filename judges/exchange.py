@@ -248,7 +248,8 @@ class Exchanger:
         price = self.price or (None if ask is None else await ask(model))
         if price is None:
             raise JudgeConfigError(
-                f"the budget is in dollars, and no price of {model!r} is known: give price=Price(prompt, completion)"
+                f"the budget is in dollars, and no price of {model!r} is known: give price=Price(prompt, completion) "
+                "(--price PROMPT,REPLY)"
             )
         return price
 

@@ -195,6 +195,7 @@ _loaded: Any = None
 
 
 def imported() -> Any:
+    """litellm, kept from asking the network for prices and from reading a `.env` file as it is imported."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or it fetches a price list over the network
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # or it reads a .env file
     import litellm

@@ -275,6 +275,22 @@ def test_limits_and_conditions(runs: Path) -> None:
         rescore_files(runs, Reads(), out, where="1 / (steps - 1) > 1", overwrite=True)
 
 
+def test_a_group_of_several_values_where_one_is_missing(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    rescore_files(runs, Reads(), out, limit=1, group_by="(id, task.id, [metadata.absent])")
+    assert [row.group for row in read_rows(out)] == [["t0", None, [None]]]
+
+
+def test_going_on_and_replacing_are_not_both_done(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    rescore_files(runs, Reads(), out)
+    for how in ("resume", "only_failed"):
+        going: dict[str, Any] = {how: True}
+        with pytest.raises(ValueError, match=f"{how} goes on with a file, and overwrite replaces it"):
+            rescore_files(runs, Reads(2.0), out, overwrite=True, **going)
+    assert ids(out) == ALL
+
+
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
