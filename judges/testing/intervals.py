@@ -221,8 +221,8 @@ class OfSums:
     def over(self, items: Column) -> Weighted:
         """The statistic of a table, shape (items, columns), or of one column."""
         table = np.asarray(items, dtype=np.float64)
-        table = table.reshape(len(table), -1)
-        return lambda weights: self.function(weights @ table)
+        columns = table if table.ndim > 1 else table[:, None]
+        return lambda weights: self.function(weights @ columns)
 
 
 def bootstrap(
