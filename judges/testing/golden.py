@@ -136,9 +136,7 @@ class GoldenRow(_Strict):
             said = list(self.annotators.values() if isinstance(self.annotators, dict) else self.annotators)
             for value in [*said, *(each.label for each in self.recorded)]:
                 if value is not None and value not in WINNERS:
-                    raise ValueError(
-                        f"where the gold value is a winner, so is what was said: {value!r} is not a, b or tie"
-                    )
+                    raise ValueError(f"{value!r} is not a, b or tie, as is all that is said of a row with a winner")
         return self
 
     @property
@@ -350,11 +348,12 @@ def _yaml_rows(text: str, path: Path) -> Iterator[tuple[int, Any]]:
 
     class Loader(Fast):  # type: ignore[misc]
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            names = [key.value for key, _ in node.value]
+            names: set[str] = set()
             for key, _ in node.value:
-                if names.count(key.value) > 1:
+                if (name := repr(key.value)) in names:
                     problem = f"the key {key.value!r} stands there twice"
                     raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+                names.add(name)
             return super().construct_mapping(node, deep)
 
     try:
