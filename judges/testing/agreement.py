@@ -18,10 +18,10 @@ from judges.testing.intervals import (
     OfSums,
     Weighted,
     mean,
+    no_surer,
     number,
     proportion,
     resampled,
-    without_disagreement,
 )
 from judges.testing.ranks import correlation, grouped, midranks
 
@@ -71,8 +71,9 @@ def kappa_interval(
 ) -> Interval:
     """`cohen_kappa` with its interval, by a bootstrap over items.
 
-    Where no item disagrees, a bootstrap sees no disagreement; the lower bound is then 1 − u / e, with u Wilson's upper
-    bound on the share of items that disagree, and e the share that would by chance.
+    Of few disagreements a bootstrap sees too little, and of none nothing. So the lower bound is no higher than
+    1 − (1 − κ) · u / d, with d the share of items that disagree and u Wilson's upper bound on it; where none do,
+    1 − u / e, with e the share that would by chance.
 
     Args:
         a, b, weights, labels: as for `cohen_kappa`.
@@ -85,11 +86,11 @@ def kappa_interval(
     over, n, (first, second, kept) = _kappa(a, b, weights, labels)
     items = chosen(clusters, kept)
     found = resampled(over, n, items, seed=seed)
-    if found.estimate is None or (first != second).any():
+    if found.estimate is None:
         return found
-    size = int(first.max()) + 1
+    size = int(max(first.max(), second.max())) + 1
     chance = 1.0 - float(np.bincount(first, minlength=size) @ np.bincount(second, minlength=size)) / n**2
-    return without_disagreement(found, proportion(first != second, items), chance)
+    return no_surer(found, proportion(first != second, items), chance)
 
 
 def _kappa(

@@ -99,7 +99,7 @@ def _reaching(figure: Interval, limit: float) -> int | None:
     if figure.method == "wilson" and figure.effective_n is not None:
         # Wilson's bound is the share t that a test with the variance t (1 − t) / n just does not reject.
         items *= Z**2 * limit * (1.0 - limit) / apart**2 / figure.effective_n
-    elif figure.method == "no-disagreement" and figure.effective_n is not None:
+    elif figure.method == "disagreement" and figure.effective_n is not None:  # there was none
         # The upper bound of a share of none is z² / (n + z²).
         items *= ((figure.effective_n + Z**2) * facing / apart - Z**2) / figure.effective_n
     else:

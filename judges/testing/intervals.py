@@ -8,7 +8,7 @@ observations of an item takes `clusters`, the item of each.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,7 +37,7 @@ MIN_CLUSTERS = 10  # fewer resample into too few different samples for a quantil
 _BLOCK = 2**18  # weights worked on at once: about what a processor keeps at hand
 _UNDEFINED = 0.05  # the share of undefined resamples that could hide both bounds
 
-Method = Literal["wilson", "bonett-price", "bootstrap", "no-disagreement"]
+Method = Literal["wilson", "bonett-price", "bootstrap", "disagreement", "wald"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,17 +323,25 @@ def number(over: Weighted, size: int) -> float:
         return float(over(np.ones((1, size)))[0])
 
 
-def without_disagreement(found: Interval, apart: Interval, chance: float) -> Interval:
-    """The interval of an agreement of 1, of which resampling would say that it is certain.
+def no_surer(found: Interval, apart: Interval, chance: float) -> Interval:
+    """The interval of an agreement, whose lower bound is no surer than the share of items that disagree.
+
+    A bootstrap draws from the disagreements it saw: of few it is too sure, of none it is certain.
 
     Args:
-        found: the agreement.
-        apart: the share of items that disagree, which is 0.
-        chance: the share that would disagree by chance.
+        found: the agreement κ, with the interval of a bootstrap.
+        apart: the share of items that disagree, with its interval: the lower bound is at most
+            1 − (1 − κ) · high / estimate.
+        chance: the share that would disagree by chance: where none do, the bound is 1 − high / chance.
     """
-    assert apart.high is not None
-    low = 1.0 - apart.high / chance
-    return Interval(found.estimate, low, 1.0, found.n, found.clusters, "no-disagreement", apart.effective_n)
+    if found.estimate is None or apart.estimate is None or apart.high is None:
+        return found
+    if apart.estimate == 0.0:
+        low = 1.0 - apart.high / chance
+        effective = apart.effective_n
+        return replace(found, low=low, high=1.0, method="disagreement", effective_n=effective, why=None)
+    low = 1.0 - (1.0 - found.estimate) * apart.high / apart.estimate
+    return found if found.low is None or found.low <= low else replace(found, low=low, method="disagreement")
 
 
 def _few(count: int) -> str:

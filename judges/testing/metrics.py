@@ -13,7 +13,7 @@
 | Does it say the same twice? | `self_agreement`, `unanimity` |
 | Are its probabilities true? | `expected_calibration_error`, `brier_score`, `reliability_curve` |
 | How often is there no verdict? What does it cost? | `answer_rates`, `summarise` |
-| Who is stronger? | `bradley_terry` |
+| Who is stronger? | `bradley_terry`, `strength_intervals` |
 | Is it good enough? | `decide` |
 | Is one judge better than another? | `mcnemar`, `sign_flip` |
 
@@ -48,6 +48,7 @@ from judges.testing.decisions import Decision, Outcome, decide
 from judges.testing.intervals import Interval, OfSums, bootstrap, mean, paired_difference, proportion, wilson
 from judges.testing.rates import Rate, Summary, answer_rates, summarise
 from judges.testing.reliability import Level, alpha_interval, krippendorff_alpha
+from judges.testing.strengths import strength_intervals
 
 __all__ = [
     # intervals
@@ -95,6 +96,7 @@ __all__ = [
     "Summary",
     "answer_rates",
     "bradley_terry",
+    "strength_intervals",
     "summarise",
     # decisions and comparisons
     "Decision",

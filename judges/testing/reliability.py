@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from judges.testing.columns import Clusters, MetricError, chosen, distinct, encoded, numbers
-from judges.testing.intervals import Interval, OfSums, Weighted, number, proportion, resampled, without_disagreement
+from judges.testing.intervals import Interval, OfSums, Weighted, no_surer, number, proportion, resampled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ def krippendorff_alpha(ratings: Ratings, level: Level = "nominal") -> float:
 def alpha_interval(ratings: Ratings, level: Level = "nominal", *, clusters: Clusters = None, seed: int = 0) -> Interval:
     """`krippendorff_alpha` with its interval, by a bootstrap over the items with two ratings or more.
 
-    Where no item has two different ratings, the lower bound is found as in `kappa_interval`.
+    The lower bound is no surer than the share of items with different ratings, as in `kappa_interval`.
 
     Args:
         ratings, level: as for `krippendorff_alpha`.
@@ -61,11 +61,11 @@ def alpha_interval(ratings: Ratings, level: Level = "nominal", *, clusters: Clus
     items = chosen(clusters, table.kept)
     found = resampled(_alpha(table, level), len(table.values), items, seed=seed)
     apart = (table.counts > 0).sum(axis=1) > 1
-    if found.estimate is None or apart.any():
+    if found.estimate is None:
         return found
     often, total = table.counts.sum(axis=0), table.counts.sum()
     chance = 1.0 - float((often * (often - 1.0)).sum() / (total * (total - 1.0)))
-    return without_disagreement(found, proportion(apart, items), chance)
+    return no_surer(found, proportion(apart, items), chance)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from judges.testing.metrics import (
     krippendorff_alpha,
     mean_absolute_error,
     spearman,
+    wilson,
 )
 
 labels = st.integers(1, 5)
@@ -111,14 +112,25 @@ def test_kappa_without_disagreement_is_not_certain() -> None:
     assert kappa_interval([True] * 40, [True] * 40).estimate is None
 
 
+def test_an_error_more_makes_no_judge_surer() -> None:
+    gold = [True, False] * 20
+    lows = [kappa_interval(gold, [not label for label in gold[:errors]] + gold[errors:]).low for errors in range(6)]
+    assert lows == sorted(lows, reverse=True)  # type: ignore[type-var]
+    ratings = [alpha_interval([gold, [not label for label in gold[:errors]] + gold[errors:]]) for errors in range(6)]
+    assert [found.low for found in ratings] == sorted((found.low for found in ratings), reverse=True)  # type: ignore[type-var]
+    assert [found.method for found in ratings][:2] == ["disagreement"] * 2
+
+
 def test_the_interval_of_kappa() -> None:
     def statistic(items: list[tuple[int, int]]) -> float:
         return cohen_kappa([a for a, _ in items], [b for _, b in items])
 
     a, b = expand([[20, 5], [10, 15]])
-    looped = bootstrap(statistic, list(zip(a, b, strict=True)), n=500)
+    looped = bootstrap(statistic, list(zip(a, b, strict=True)))
     found = kappa_interval(a, b)
-    assert (found.low, found.high) == pytest.approx((looped.low, looped.high), abs=0.03)
+    assert found.high == pytest.approx(looped.high, abs=1e-9)
+    assert found.low == pytest.approx(0.4 - 0.6 * (wilson(15, 50).high / 0.3 - 1.0))  # type: ignore[operator]
+    assert found.low < looped.low < found.low + 0.03  # type: ignore[operator]
     # Cohen's large-sample error is √(.7 · .3 / (50 · .25)) = .13.
     assert (found.low, found.high) == pytest.approx((0.4 - 1.96 * 0.13, 0.4 + 1.96 * 0.13), abs=0.04)
 
