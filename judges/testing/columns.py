@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from judges.scale import isfinite_number
 from rubrics.score import RubricError
 
 if TYPE_CHECKING:
@@ -45,12 +46,22 @@ def aligned(**columns: Column) -> list[list[Any]]:
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:
-    """The labels that occur, in order where they have one."""
-    found = dict.fromkeys(value for value in values if not missing(value))
+    """The labels that occur, in order where they have one.
+
+    Raises:
+        MetricError: one is a list or a mapping.
+    """
+    found = dict.fromkeys(_label(value) for value in values if not missing(value))
     try:
         return sorted(found)
     except TypeError:  # labels of several types
         return sorted(found, key=lambda label: (type(label).__name__, repr(label)))
+
+
+def _label(value: Any) -> Hashable:
+    if not isinstance(value, Hashable):
+        raise MetricError(f"a label is a text, a number, true or false, not {value!r}")
+    return value
 
 
 def encoded(values: Sequence[Any], labels: Sequence[Any]) -> Codes:
@@ -64,7 +75,7 @@ def encoded(values: Sequence[Any], labels: Sequence[Any]) -> Codes:
         raise MetricError(f"labels are distinct; got {list(labels)!r}")
     codes = np.empty(len(values), dtype=np.intp)
     for row, value in enumerate(values):
-        place = -1 if missing(value) else places.get(value, -2)
+        place = -1 if missing(value) else places.get(_label(value), -2)
         if place == -2:
             raise MetricError(f"entry {row} is {value!r}, which is not among the labels {list(labels)!r}")
         codes[row] = place
@@ -82,7 +93,8 @@ def numbers(values: Sequence[Any], name: str) -> Floats:
         if missing(value):
             column[row] = np.nan
             continue
-        if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)) or not np.isfinite(value):
+        number = isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating))
+        if not number or not isfinite_number(float(value) if isinstance(value, np.floating) else value):
             raise MetricError(f"{name}, entry {row}: {value!r} is no finite number; None stands for a missing one")
         column[row] = value
     return column

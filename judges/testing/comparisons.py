@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import comb
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -63,7 +62,10 @@ def mcnemar(a: Column, b: Column) -> Paired:
     only_a, only_b = int((difference == 1.0).sum()), int((difference == -1.0).sum())
     n = int((~np.isnan(difference)).sum())
     discordant = only_a + only_b
-    tail = sum(comb(discordant, k) for k in range(min(only_a, only_b) + 1))
+    tail = term = 1  # n over k, from k = 0
+    for k in range(min(only_a, only_b)):
+        term = term * (discordant - k) // (k + 1)
+        tail += term
     p = min(1.0, 2 * tail / 2**discordant) if n else None
     return Paired(paired_difference(only_a, only_b, n), p, only_a, only_b, "mcnemar")
 

@@ -355,6 +355,7 @@ def _drawn(count: int, n: int, seed: int) -> NDArray[np.uint8]:
     drawn = np.empty((n, count), dtype=np.uint8)
     for row in range(n):
         drawn[row] = np.bincount(rng.integers(0, count, count), minlength=count)
+    drawn.setflags(write=False)
     return drawn
 
 

@@ -1,21 +1,6 @@
 """The statistics of judge tests. Each figure comes with n and a 95 % interval (`Interval`).
 
-| question | figure |
-| --- | --- |
-| How often is it right? | `accuracy` over all rows, `accuracy_of_parsed` over those it answers |
-| Does it pass the good and fail the bad? | `true_positive_rate`, `true_negative_rate` |
-| Which labels does it mix up? | `precision` and `recall` of each, `confusion` |
-| Is that better than chance? | `cohen_kappa`, `kappa_interval`; of people: `krippendorff_alpha`, `alpha_interval` |
-| Do its scores rise with the gold scores? | `spearman`, `kendall_tau_b`, `mean_absolute_error` |
-| Does the order of a pair matter? | `first_position_rate`, `consistency` |
-| How often is it right whatever the order? | `accuracy_over_orders`, `both_orders_accuracy` |
-| Does length? | `verbosity` |
-| Does it say the same twice? | `self_agreement`, `unanimity` |
-| Are its probabilities true? | `expected_calibration_error`, `brier_score`, `reliability_curve` |
-| How often is there no verdict? What does it cost? | `answer_rates`, `summarise` |
-| Who is stronger? | `bradley_terry`, `strength_intervals` |
-| Is it good enough? | `decide` |
-| Is one judge better than another? | `mcnemar`, `sign_flip` |
+The page "Statistics of judges" of the documentation says which figure answers which question.
 
 What is not here: `bootstrap(statistic, items)` gives any other statistic its interval.
 """

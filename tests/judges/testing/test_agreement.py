@@ -88,6 +88,8 @@ def test_kappa_takes_the_whole_scale() -> None:
         cohen_kappa([1], [1], labels=[1, 1])
     with pytest.raises(MetricError, match="'linear', 'quadratic'"):
         cohen_kappa([1], [1], "cubic")  # type: ignore[arg-type]
+    with pytest.raises(MetricError, match="a label is a text"):
+        cohen_kappa([["x"]], [["x"]])
     with pytest.raises(MetricError, match="a has 1, b has 2"):
         cohen_kappa([1], [1, 2])
 

@@ -127,6 +127,7 @@ def test_mcnemar_by_hand() -> None:
     assert found.difference.estimate == pytest.approx(6 / 40)
     assert mcnemar(*judged(20, 5, 5, 0)).p_value == 1.0
     assert mcnemar(*judged(20, 0, 0, 5)).p_value == 1.0
+    assert mcnemar(*judged(0, 5200, 4800, 0)).p_value == pytest.approx(6.6e-5, abs=2e-5)
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))

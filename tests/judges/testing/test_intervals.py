@@ -278,8 +278,10 @@ def test_columns_that_do_not_fit() -> None:
         proportion([1, 0], ["a", None])
     with pytest.raises(MetricError, match="no finite number"):
         mean([1.0, math.inf])
-    with pytest.raises(MetricError, match="no finite number"):
-        mean(["1"])
+    for value in ("1", 10**400, [1.0]):
+        with pytest.raises(MetricError, match="no finite number"):
+            mean([value])
+    assert mean([np.float32(0.5), np.int8(1), True]).estimate == pytest.approx(2.5 / 3)
 
 
 # -- the smallest detectable difference -------------------------------------------------------------------------------
