@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from judges.testing.columns import Codes, Floats
 
 Weights = Literal["linear", "quadratic"]
+_FEW = 1000  # labels of a scale
 
 # -- Cohen's kappa ----------------------------------------------------------------------------------------------------
 
@@ -124,7 +125,8 @@ def _scale(values: Sequence[Any], *, weighted: bool) -> list[Any]:
     seen = distinct(values)
     if not weighted or not seen:
         return seen
-    if all(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in seen):
+    whole = all(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in seen)
+    if whole and seen[-1] - seen[0] < _FEW:
         return list(range(int(seen[0]), int(seen[-1]) + 1))  # ends that do not occur change nothing
     if len(seen) == 2 and all(isinstance(label, (bool, np.bool_)) for label in seen):
         return seen

@@ -36,8 +36,8 @@ def accuracy_over_orders(gold: Column, picks: Table) -> Interval:
         gold: the winner of each item, shape (items,); items without one are left out.
         picks: see the module.
 
-    Source: Tan et al. 2024, "JudgeBench", 4.1; Zeng et al. 2023, "Evaluating Large Language Models at Evaluating
-    Instruction Following" (LLMBar), 4.1.
+    Source: Tan et al. 2024, "JudgeBench"; Zeng et al. 2023, "Evaluating Large Language Models at Evaluating
+    Instruction Following" (LLMBar).
 
     Raises:
         MetricError: the picks are no table of two orders an item.
@@ -64,7 +64,7 @@ def consistency(picks: Table) -> Interval:
     Args:
         picks: see the module.
 
-    Source: Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena", 4.2.
+    Source: Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena".
 
     Raises:
         MetricError: the picks are no table of two orders an item.

@@ -85,7 +85,7 @@ def sign_flip(a: Column, b: Column, clusters: Clusters = None, n: int = 10_000, 
         seed: of them, and of the bootstrap.
 
     Source: Fisher 1935, "The Design of Experiments", 21; for language models Dror et al. 2018, "The Hitchhiker's Guide
-    to Testing Statistical Significance in Natural Language Processing", 3.2.
+    to Testing Statistical Significance in Natural Language Processing", ACL.
 
     Raises:
         MetricError: an entry is no number, the columns differ in length, or there is not one cluster an observation.

@@ -78,8 +78,9 @@ def test_laws_of_kappa(weights: Any, pairs: list[tuple[int, int]]) -> None:
 
 def test_kappa_takes_the_whole_scale() -> None:
     a, b = [0.0, 0.5, 1.0, 1.0], [0.0, 1.0, 1.0, 0.5]
-    with pytest.raises(MetricError, match="all of its labels"):
-        cohen_kappa(a, b, "linear")
+    for far in (a, [0, 10**9, 1, 1]):
+        with pytest.raises(MetricError, match="all of its labels"):
+            cohen_kappa(far, b, "linear")
     assert cohen_kappa(a, b, "linear", [0.0, 0.25, 0.5, 0.75, 1.0]) == cohen_kappa([0, 2, 4, 4], [0, 4, 4, 2], "linear")
     assert cohen_kappa([1, 3, 3], [1, 3, 1], "linear") == cohen_kappa([1, 3, 3], [1, 3, 1], "linear", range(1, 6))
     with pytest.raises(MetricError, match="entry 1 is 6, which is not among the labels"):
