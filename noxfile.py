@@ -1,4 +1,4 @@
-"""The tests of hosts that cannot share an environment with the others: `nox -l`, `nox -s evaluators`.
+"""The tests of what does not share an environment with the others: `nox -l`, `nox -s evaluators`.
 
 With uv installed (`pip install nox uv`) an environment takes seconds.
 """
@@ -66,6 +66,13 @@ def harbor(session: nox.Session) -> None:
     """Harbor, which needs Python 3.12."""
     session.install("-e", ".[harbor]", *TESTING, silent=True)
     check(session, "harbor")
+
+
+@nox.session(python=["3.11"])
+def ray(session: nox.Session) -> None:
+    """Rescoring in workers of Ray, two of them on this machine."""
+    session.install("-e", ".[ray]", *TESTING, silent=True)
+    session.run("python", "-m", "pytest", "-q", "-rs", "tests/rescoring/test_ray.py", *session.posargs, env=QUIET)
 
 
 @nox.session(python=["3.11"], venv_backend="virtualenv")  # pip, where a build of torch for the CPU is configured for it

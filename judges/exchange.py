@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from judges.verdict import JudgeConfigError
 from rubrics.evaluation import NO_USAGE, Usage
 
 _ONE_CALL = Usage(calls=1)
+_Sent = tuple[ChatReply | ChatError, Usage, Wire | None]
+"""What became of a request, what it cost, and the form it was sent in; None where it was recorded already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,13 @@ class Exchanger:
         concurrency: requests of this judge under way at once.
         longest_pause: the most seconds that a provider's wish to be left alone holds up all requests.
         template: the hash of the prompt, for the store.
+
+    Attributes:
+        on_pause: told of the model and the seconds where a provider asked everybody to wait, so that other processes
+            can be told as well (see `pause`); None tells nobody.
     """
+
+    on_pause: Callable[[str, float], None] | None = None
 
     def __init__(
         self,
@@ -89,6 +97,15 @@ class Exchanger:
             self.template,
         )
 
+    def pause(self, model: str, seconds: float) -> None:
+        """No request to this address and model begins for so long; called on the loop where judges are asked."""
+        loop = self._loop()
+
+        def pause() -> None:
+            limiter_of(room_of(loop).limiters, self._address, model, self.concurrency).pause(seconds)
+
+        loop.call_soon_threadsafe(pause)
+
     async def exchange(self, request: ChatRequest, replay: bool = True) -> Exchange:
         """One request and what became of it.
 
@@ -98,7 +115,7 @@ class Exchanger:
         """
         store = self.store
         if store is None:
-            outcome, usage, _ = await self._in_flight(request)
+            outcome, usage, _ = await self._in_flight(request, lambda: self._send(request))
             return Exchange(outcome, usage)
         if not store.is_loaded:
             await asyncio.to_thread(store.load)
@@ -113,19 +130,36 @@ class Exchanger:
             )
             return Exchange(ChatError("not_recorded", said), cached=True)
         store.open()  # a store that cannot be written is to be known before anything is paid for
-        outcome, usage, wire = await self._in_flight(request)
-        if not (isinstance(outcome, ChatError) and outcome.kind == "budget"):
-            store.put(key, self.endpoint, request, outcome, wire, self.template)
-        return Exchange(outcome, usage)
+        again = store.replays and replay
+        outcome, usage, wire = await self._in_flight(request, lambda: self._kept(store, key, request, again))
+        self._keep(store, key, request, outcome, wire)  # where somebody with another store sent it
+        return Exchange(outcome, usage, cached=wire is None)
 
-    async def _in_flight(self, request: ChatRequest) -> tuple[ChatReply | ChatError, Usage, Wire]:
-        """Send, or wait for an identical request that is under way; only the first who waits is charged."""
-        loop = asyncio.get_running_loop() if self._local else request_loop()
+    async def _kept(self, store: Store, key: str, request: ChatRequest, again: bool) -> _Sent:
+        """Send and record. Whoever asks the same meanwhile joins, and finds it in the store from then on."""
+        found = store.get(key) if again else None  # it may have been recorded on the way here
+        if isinstance(found, ChatReply):
+            return found, NO_USAGE, None
+        outcome, usage, wire = await self._send(request)
+        self._keep(store, key, request, outcome, wire)
+        return outcome, usage, wire
+
+    def _keep(
+        self, store: Store, key: str, request: ChatRequest, outcome: ChatReply | ChatError, wire: Wire | None
+    ) -> None:
+        if not (isinstance(outcome, ChatError) and outcome.kind == "budget"):
+            store.put(key, self.endpoint, request, outcome, wire or self._wire, self.template)
+
+    async def _in_flight(self, request: ChatRequest, start: Callable[[], Coroutine[Any, Any, _Sent]]) -> _Sent:
+        """Start, or wait for an identical request that is under way; only the first who waits is charged."""
         key = (self._identity, _same(request))
-        (outcome, usage, wire), first = await shared(loop, key, lambda: self._send(request))
+        (outcome, usage, wire), first = await shared(self._loop(), key, start)
         return outcome, usage if first else NO_USAGE, wire
 
-    async def _send(self, request: ChatRequest) -> tuple[ChatReply | ChatError, Usage, Wire]:
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop() if self._local else request_loop()
+
+    async def _send(self, request: ChatRequest) -> _Sent:
         room = room_of(asyncio.get_running_loop())
         limiter = limiter_of(room.limiters, self._address, request.model, self.concurrency)
         spent = NO_USAGE
@@ -141,6 +175,8 @@ class Exchanger:
                 if isinstance(outcome, ChatError):
                     if outcome.kind == "rate_limit" and (outcome.retry_after or 0.0) <= self.longest_pause:
                         limiter.pause(outcome.retry_after or 0.0)
+                        if self.on_pause is not None and outcome.retry_after:
+                            self.on_pause(request.model, outcome.retry_after)
                     if outcome.rejects == "schema" and request.schema is not None:
                         less = simpler(wire)
                 elif wire != self._wire:

@@ -17,13 +17,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from judges.asking import Asker
-from judges.clients.protocol import ChatReply, ChatRequest, Price, Token
+from judges.clients.litellm import imported
+from judges.clients.protocol import ChatError, ChatReply, ChatRequest, Price, Token
 from judges.exchange import Exchange, Exchanger
 from judges.limits import Budget, BudgetExceeded, BudgetLike, Reservation
 from judges.store import Store, request_key, store_from
 from judges.verdict import JudgeConfigError
+from rubrics.engine.frames import current_episode
+from rubrics.episode import Episode
+from rubrics.evaluation import Usage
 from rubrics.node import Node
 
 _REASON = 60
@@ -79,6 +84,7 @@ def equipped(
     store: Store | str | Path | None = None,
     budget: BudgetLike | None = None,
     price: Price | None = None,
+    processes: int = 1,
 ) -> Iterator[list[Asker]]:
     """Give all judges of a tree, or of a group rubric, one store and one budget, for as long as the block runs.
 
@@ -87,6 +93,7 @@ def equipped(
         store: where exchanges are kept, for judges that have no store of their own.
         budget: what they may spend together; budgets of their own hold as well.
         price: of models of which no price is known.
+        processes: how many processes do the same: each judge's concurrency is divided among them, at least one each.
     """
     asking = askers(rubric)
     before = [asker.exchanger for asker in asking]
@@ -94,6 +101,9 @@ def equipped(
     try:
         for asker in asking:
             asker.exchanger = asker.exchanger.within(shared, budget, price)
+            asker.exchanger.concurrency = max(1, asker.exchanger.concurrency // processes)
+            if budget is not None:
+                asker.exchanger = _Noting(asker.exchanger, budget)
         yield asking
     finally:
         for asker, exchanger in zip(asking, before, strict=True):
@@ -116,6 +126,58 @@ class RunBudget(Budget):
         except BudgetExceeded:
             self.exhausted = True
             raise
+
+
+class SharedBudget(RunBudget):
+    """The budget of a run over several processes, the account of which is kept elsewhere.
+
+    Args:
+        usd: US dollars in the account.
+        account: its `reserve(tokens, usd)` gives a reservation, or a text that says why there is none; its
+            `settle(reservation, usage)` is told what a request really cost.
+
+    Attributes:
+        exhausted: whether a request of this process was refused.
+    """
+
+    def __init__(self, usd: float, account: Any) -> None:
+        super().__init__(usd=usd)
+        self.account = account
+
+    def reserve(self, tokens: int, usd: float) -> Any:
+        """As `Budget.reserve`."""
+        reserved = self.account.reserve(tokens, usd)
+        if isinstance(reserved, str):
+            self.exhausted = True
+            raise BudgetExceeded(reserved)
+        return reserved
+
+    def settle(self, reservation: Any, usage: Usage) -> None:
+        """As `Budget.settle`."""
+        self.account.settle(reservation, usage)
+
+
+refused: WeakSet[Episode] = WeakSet()
+"""Episodes of which the budget of a run refused a question. Their scores are none, whatever trees made of that."""
+
+
+class _Noting(Exchanger):
+    """Notes the episodes of which the run's budget refused a question: a tree may well give a score all the same."""
+
+    def __init__(self, exchanger: Exchanger, run: BudgetLike) -> None:
+        vars(self).update(vars(exchanger))
+        self.run = run
+
+    async def exchange(self, request: ChatRequest, replay: bool = True) -> Exchange:
+        exchange = await super().exchange(request, replay)
+        outcome, episode = exchange.outcome, current_episode()
+        if isinstance(outcome, ChatError) and outcome.kind == "budget" and self._run_refused() and episode is not None:
+            refused.add(episode)
+        return exchange
+
+    def _run_refused(self) -> bool:
+        """Whether it may have been the run's budget, and not one of the judge's own."""
+        return bool(getattr(self.run, "exhausted", False))
 
 
 @dataclass(slots=True)
@@ -232,8 +294,7 @@ def planned(rubric: Any, *, store: Store | str | Path | None = None, price: Pric
 
 
 def _tokens(request: ChatRequest) -> int:
-    import litellm
-
+    litellm = imported()
     return litellm.token_counter(model=request.model, messages=[dict(message) for message in request.messages])  # type: ignore[no-any-return]
 
 

@@ -71,9 +71,14 @@ class Store:
             * `"all"`: ask everything again, and record it;
             * `"rewrite"`: as `"all"`, beginning with an empty file.
 
+    Attributes:
+        failure: why the file could not be read or written when that was tried last; None where it could.
+
     Raises:
         JudgeConfigError: there is no such mode, or the file cannot be read or written.
     """
+
+    failure: str | None = None
 
     def __init__(self, path: str | Path, mode: Mode = "new") -> None:
         if mode not in get_args(Mode):
@@ -133,7 +138,7 @@ class Store:
                     else:
                         _read(path, found, times)
             except OSError as error:
-                raise JudgeConfigError(f"{self.path} cannot be read: {error}") from None
+                raise self._failed("read", error) from None
             self._records = self.mode in ("new", "all", "rewrite") or (self.mode == "once" and not found)
             self._found = found
 
@@ -163,8 +168,12 @@ class Store:
             try:
                 self._file = _Shard(self.path)
             except OSError as error:
-                raise JudgeConfigError(f"{self.path} cannot be written: {error}") from None
+                raise self._failed("written", error) from None
         return self._file
+
+    def _failed(self, done: str, error: OSError) -> JudgeConfigError:
+        self.failure = f"{self.path} cannot be {done}: {error.strerror or error}"
+        return JudgeConfigError(self.failure)
 
     def put(
         self,
@@ -176,7 +185,8 @@ class Store:
         template: str | None,
     ) -> None:
         """Record an exchange. The line is in the file when this returns."""
-        self.load()
+        if self.get(key) is outcome:
+            return  # recorded by another that waited for the same request
         line = {
             "key": key,
             "at": datetime.now(UTC).isoformat(),
@@ -195,14 +205,14 @@ class Store:
         with self._lock:
             assert self._found is not None
             if self._found.get(key) is outcome:
-                return  # recorded by another that waited for the same request
+                return
             file = self._opened()
             try:
                 file.write(data)
             except OSError as error:
                 self._file = None  # the next one looks at how this one ended
-                raise JudgeConfigError(f"{self.path} cannot be written: {error}") from None
-            self._found[key] = outcome
+                raise self._failed("written", error) from None
+            self._found[key], self.failure = outcome, None
 
     def close(self) -> None:
         """Close the file. It is opened again when needed."""
@@ -248,23 +258,24 @@ def _ends_a_line(path: Path) -> bool:
 
 
 def _read(path: Path, found: dict[str, ChatReply | ChatError], times: dict[str, str]) -> None:
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            data = json.loads(line)
-            key, at, outcome = str(data["key"]), str(data.get("at", "")), _outcome_of(data)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
-            torn = number == len(lines) or (not is_json and b'{"key"'.startswith(line[:6]))
-            if not torn:  # by the death of the process that wrote it
-                warnings.warn(
-                    f"{path}, line {number} is skipped: it is no exchange ({error})", StoreWarning, stacklevel=4
-                )
-            continue
-        if at >= times.get(key, ""):  # another shard may hold a later one
-            found[key], times[key] = outcome, at
+    with path.open("rb") as lines:
+        for number, whole in enumerate(lines, 1):
+            line = whole.rstrip(b"\n")
+            if not line.strip():
+                continue
+            try:
+                data = json.loads(line)
+                key, at, outcome = str(data["key"]), str(data.get("at", "")), _outcome_of(data)
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
+                torn = line == whole or (not is_json and b'{"key"'.startswith(line[:6]))
+                if not torn:  # by the death of the process that wrote it
+                    warnings.warn(
+                        f"{path}, line {number} is skipped: it is no exchange ({error})", StoreWarning, stacklevel=4
+                    )
+                continue
+            if at >= times.get(key, ""):  # another shard may hold a later one
+                found[key], times[key] = outcome, at
 
 
 def _outcome(outcome: ChatReply | ChatError) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,13 +19,14 @@ from rubrics.rescoring import (
     DryRun,
     Finished,
     LoadError,
-    OutputError,
     Row,
     load_any_rubric,
     load_types,
     plan_files,
     rescore_files,
 )
+from rubrics.rescoring.output import refuse_inputs
+from rubrics.score import RubricError
 
 _SHOWN = 20  # messages of one kind on a terminal; all of them are in the rows
 
@@ -39,6 +39,11 @@ class AssumedEnd(StrEnum):
 class Recorded(StrEnum):
     last = "last"
     steps = "steps"
+
+
+class Engine(StrEnum):
+    local = "local"
+    ray = "ray"
 
 
 class OnError(StrEnum):
@@ -132,6 +137,22 @@ def rescore(
     on_error: Annotated[
         OnError, typer.Option(help="What a rubric that raises does: make a row that says so, or stop the run.")
     ] = OnError.row,
+    engine: Annotated[
+        Engine, typer.Option(help="Score in this process, or in workers of Ray (of RAY_ADDRESS, else on this machine).")
+    ] = Engine.local,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Worker processes of Ray. [default: one for each of its CPUs]", show_default=False),
+    ] = None,
+    worker_timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            metavar="SECONDS",
+            help="Replace a worker that answers nothing for so long, and score what it had again. [default: wait]",
+            show_default=False,
+        ),
+    ] = None,
     show: Annotated[
         str, typer.Option(metavar="ID", help="The trajectory whose tree is printed: an id, 'first' or 'none'.")
     ] = "first",
@@ -165,7 +186,10 @@ def rescore(
         return
     if out is None:
         raise refused("say where the rows go: --out OUT.jsonl (or --dry-run, to see what there is to do)")
-    _never_an_input(out, [*files, Path(rubric.rpartition(":")[0] or rubric)])
+    try:
+        refuse_inputs(out, [Path(rubric.rpartition(":")[0] or rubric)])
+    except RubricError as error:
+        raise refused(str(error)) from None
     shown = _Shown(show)
     problems = _Problems()
 
@@ -189,6 +213,9 @@ def rescore(
                 ask_again=ask_again,
                 record=record.value if record else None,
                 on_error=on_error.value,
+                engine=engine.value,
+                workers=workers,
+                worker_timeout=worker_timeout,
                 stop=stop,
                 on_row=note,
                 on_begin=meter.begin,
@@ -198,7 +225,7 @@ def rescore(
             meter.__exit__()
             complain(f"ended at once; the rows so far are in {out}, and --resume goes on")
             raise typer.Exit(INTERRUPTED) from None
-        except (OutputError, ConditionError, formats.FormatError, ValueError) as error:
+        except (RubricError, ValueError, ImportError) as error:
             problems.report(out)
             written = f" ({meter.rows} rows are in {out})" if meter.rows else ""
             raise refused(f"{error}{written}") from None
@@ -224,12 +251,6 @@ def _store(store: str | None, out: Path | None) -> Path | None:
         return Path(store)
     assert out is not None
     return out.with_name(f"{out.name.removesuffix('.jsonl')}.verdicts.jsonl")
-
-
-def _never_an_input(out: Path, sources: Iterable[Path]) -> None:
-    for source in sources:
-        if out.exists() and source.exists() and out.samefile(source):
-            raise refused(f"{out} is one of the inputs; recordings and rubrics are never overwritten")
 
 
 class _Shown:

@@ -25,9 +25,7 @@ from rubrics.trajectory import End, Trajectory
 
 
 def _otel(record: Any) -> bool:
-    return any(
-        name.startswith("gen_ai.") for span in _raw_spans(record) for name in _attributes(span.get("attributes"))
-    )
+    return any(True for _ in _raw_spans(record))
 
 
 @reader("otel", detect=_otel)
@@ -36,19 +34,55 @@ def read_otel(source: Source) -> Iterator[Trajectory | FormatProblem]:
     traces: dict[str, _Trace] = {}
 
     def collect(record: Parsed) -> tuple[Trajectory, ...]:
-        spans = [_span(span) for span in _raw_spans(record.value)]
-        for id in dict.fromkeys(span.trace for span in spans):
-            traces.setdefault(id, _Trace(id, record.line)).not_finite.extend(record.not_finite)
-        for span in spans:
-            traces[span.trace].spans[span.id] = span
+        span = _span(record.value)
+        trace = traces.setdefault(span.trace, _Trace(span.trace, record.line))
+        trace.spans[span.id] = span
+        trace.not_finite += [f"{span.id}.{place}" for place in record.not_finite]
         return ()
 
     try:
-        yield from source.each_of(collect)
+        yield from source.each_of(collect, _spans(source))
     except FormatError as error:  # the rest of the file is lost, what was collected is not
         yield source.problem(error.line, str(error))
-    for trace in traces.values():
+    known = [trace for trace in traces.values() if any(span.generative for span in trace.spans.values())]
+    if traces and not known:
+        yield source.problem(None, "there are spans, but none with the attributes of generative AI (gen_ai.…)")
+    for trace in known:
         yield from source.converted(Parsed(trace.line, trace, trace.not_finite), _trajectories)
+
+
+def _spans(source: Source) -> Iterator[Parsed | FormatProblem]:
+    for record in source.records():
+        if isinstance(record, FormatProblem):
+            yield record
+            continue
+        if not _otel(record.value) and not (isinstance(record.value, dict) and "resourceSpans" in record.value):
+            yield source.problem(
+                record.line, f"expected a span with the ids of itself and its trace, found {record.value!r:.60}"
+            )
+        for prefix, span in _raw_spans(record.value):
+            places = [place.removeprefix(prefix) for place in record.not_finite if place.startswith(prefix)]
+            yield Parsed(record.line, span, places)
+
+
+def _raw_spans(record: Any) -> Iterator[tuple[str, Any]]:
+    """The spans in a record, each with what places within it begin with."""
+    if not isinstance(record, dict):
+        return
+    if not isinstance(record.get("resourceSpans"), list):
+        context = record.get("context")
+        if record.keys() >= {"traceId", "spanId"} or (isinstance(context, dict) and "trace_id" in context):
+            yield "", record
+        return
+    for i, resource in enumerate(record["resourceSpans"]):
+        for j, scope in enumerate(_list_in(resource, "scopeSpans")):
+            for k, span in enumerate(_list_in(scope, "spans")):
+                yield f"resourceSpans.{i}.scopeSpans.{j}.spans.{k}.", span
+
+
+def _list_in(value: Any, name: str) -> list[Any]:
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
 
 
 @dataclass
@@ -61,6 +95,10 @@ class _Span:
     failed: bool
     attributes: dict[str, Any]
     evaluations: list[dict[str, Any]]
+
+    @property
+    def generative(self) -> bool:
+        return any(name.startswith("gen_ai.") for name in self.attributes)
 
     @property
     def operation(self) -> Any:
@@ -76,18 +114,6 @@ class _Trace:
 
 
 _MODEL = ("chat", "generate_content", "text_completion")
-
-
-def _raw_spans(record: Any) -> Iterator[dict[str, Any]]:
-    if not isinstance(record, dict):
-        return
-    if "resourceSpans" not in record:
-        if isinstance(record.get("attributes"), dict | list) and ("context" in record or "traceId" in record):
-            yield record
-        return
-    for resource in record["resourceSpans"]:
-        for scope in resource.get("scopeSpans") or ():
-            yield from scope.get("spans") or ()
 
 
 def _span(span: dict[str, Any]) -> _Span:

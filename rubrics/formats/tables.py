@@ -81,7 +81,7 @@ def rows(file: io.BufferedReader) -> Iterator[Parsed | FormatError]:
 def _objects(batch: pyarrow.RecordBatch) -> list[dict[str, Any] | Exception]:
     """The rows as dicts; for a row with a value that Python cannot hold, such as text that is not UTF-8, the error."""
     try:
-        return list(batch.to_pylist(maps_as_pydicts="strict"))
+        return list(batch.to_pylist())
     except (ValueError, LookupError, ArithmeticError) as error:
         if batch.num_rows == 1:
             return [error]
@@ -147,6 +147,8 @@ def _plain(value: Any, places: list[str], place: str) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item, places, f"{place}.{key}") for key, item in value.items() if item is not None}
     if isinstance(value, list):
+        if value and isinstance(value[0], tuple):  # a map
+            return _plain({str(key): item for key, item in value}, places, place)
         return [_plain(item, places, f"{place}.{index}") for index, item in enumerate(value)]
     if isinstance(value, float | Decimal) and not math.isfinite(value):
         places.append(place)

@@ -13,10 +13,10 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, aclosing
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, aclosing, closing
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rubrics.formats import read
 from rubrics.formats.parsing import FormatProblem
@@ -24,15 +24,18 @@ from rubrics.group import GroupRubric
 from rubrics.rescoring import judging
 from rubrics.rescoring.content import content_hash
 from rubrics.rescoring.groups import GroupMethod, groups_as_completed
-from rubrics.rescoring.output import Key, Output
+from rubrics.rescoring.output import Key, Output, OutputError, refuse_inputs
 from rubrics.rescoring.replay import Method, Record, prepared
-from rubrics.rescoring.rows import Row
+from rubrics.rescoring.rows import Row, line_of
 from rubrics.rescoring.run import AssumedEnd, Numbered, as_completed, refuse_a_running_loop, row_of
 from rubrics.rescoring.summary import Summary
 from rubrics.rescoring.types import Types
 from rubrics.rescoring.where import condition, expression
 from rubrics.rubric import Rubric
 from rubrics.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from rubrics.rescoring.engines.ray import Pool
 
 Stopped = Literal["interrupted", "budget", "error"]
 Selected = tuple[int, Key, Trajectory | FormatProblem]
@@ -44,7 +47,7 @@ class Finished:
 
     Attributes:
         summary: of all rows in the file.
-        kept: number of rows that were there before.
+        kept: number of rows that were there before and stayed.
         written: number of rows that this run wrote.
         stopped: why the run ended before its input did; None where it did not.
         others: rows in the file of trajectories that were not in the input.
@@ -83,6 +86,9 @@ def rescore_files(
     budget_usd: float | None = None,
     price: tuple[float, float] | None = None,
     on_error: Literal["row", "stop"] = "row",
+    engine: Literal["local", "ray"] = "local",
+    workers: int | None = None,
+    worker_timeout: float | None = None,
     stop: threading.Event | None = None,
     on_row: Callable[[Row], None] = lambda row: None,
     on_begin: Callable[[int], None] = lambda kept: None,
@@ -92,14 +98,15 @@ def rescore_files(
     Args:
         files: trajectory files and folders, see `rubrics.formats.read`.
         rubric: any tree, or a group rubric, which gets whole groups.
-        out: where the rows go: a file that is not there, unless `resume` or `overwrite` is given. At the end they are
-            in the order of the input.
+        out: where the rows go: a file that is not there, unless `resume` or `overwrite` is given, and that is none of
+            the inputs, nor in a folder among them. At the end they are in the order of the input.
         format: of the files; by default their content tells.
         resume: go on with a file: a row stays where the trajectory's id and content and the tree's fingerprint are the
-            same. Rows of another tree are set aside into `OUT.before1.jsonl`.
+            same. Unfinished ones are made again with `assume_end`, and those of several steps of which only the last
+            was recorded with `record="steps"`. Rows of another tree are set aside into `OUT.before1.jsonl`.
         overwrite: replace the file.
-        only_failed: go on with a file, and make only those of its rows again that failed: an error, or a judge that
-            gave no verdict.
+        only_failed: go on with a file of this tree, and make only those of its rows again that failed: an error, or a
+            judge that gave no verdict.
         where: a condition on trajectories, see `rubrics.rescoring.where.condition`.
         limit: how many trajectories are scored at most, those included that have a row already.
         group_by: what the trajectories of a group share, as an expression over the names that `where` knows, such as
@@ -113,68 +120,98 @@ def rescore_files(
             a trajectory that was not finished has no row then.
         price: US dollars a million tokens of the prompt and of the reply, for models of unknown price.
         on_error: `"stop"` ends the run at the first row with the status `"error"`.
+        engine: `"local"` scores in this process, `"ray"` in worker processes, with equal rows. With `RAY_ADDRESS`, or a
+            Ray that is initialised, those are of that cluster. Group rubrics are local.
+        workers: how many worker processes; by default one for each CPU that Ray has. `concurrency`, and that of each
+            judge, is divided among them.
+        worker_timeout: seconds after which a worker that has something to do and answers nothing is killed. What it had
+            is scored again; a trajectory that brings this about alone, twice, has a row `"error"`.
         stop: set it, from a signal handler or another thread, to begin no further trajectory.
         on_row, on_begin: told of each row that was written, and before the first one of the number of rows kept.
 
     Raises:
-        OutputError: the output cannot be used or written.
+        OutputError: the output, or a store, cannot be used or written.
         ConditionError: `where` is no expression.
         FormatError: there is no such format.
+        EngineError: the workers cannot load the tree, or die one after another.
+        ImportError: the engine is not installed.
         RuntimeError: the tree has async nodes and an event loop runs in this thread: call it in another.
     """
-    if isinstance(rubric, GroupRubric) or rubric.is_async_tree:
+    if engine not in ("local", "ray"):
+        raise ValueError(f"engine is 'local' or 'ray', not {engine!r}")
+    if engine == "local" and (workers is not None or worker_timeout is not None):
+        raise ValueError("workers are of the engine 'ray': give engine='ray' (--engine ray), or leave them out")
+    if engine == "ray" and isinstance(rubric, GroupRubric):
+        raise ValueError("a group rubric is judged by the engine 'local': its groups come from all over the input")
+    if engine == "local" and (isinstance(rubric, GroupRubric) or rubric.is_async_tree):
         refuse_a_running_loop("call it in another thread: await asyncio.to_thread(rescore_files, …)")
     if only_failed and overwrite:
         raise ValueError("only_failed goes on with a file, and overwrite replaces it: give one of them")
     if on_error not in ("row", "stop"):
         raise ValueError(f"on_error is 'row' or 'stop', not {on_error!r}")
     out = Path(out)
-    finished = Finished()
-    budget = judging.budget_of(budget_usd)
-    money = None if price is None else judging.price_of(*price)
+    files = [files] if isinstance(files, str | Path) else list(files)
     kept_at = out.with_name(f"{out.name.removesuffix('.jsonl')}.verdicts.jsonl") if store == "beside" else store
+    for written in (out, kept_at):
+        if written is not None:
+            refuse_inputs(Path(written), files)
+    finished = Finished()
     trajectories = selected(read(files, format), where, limit, group_by)
-    failed: set[tuple[str | None, str | None]] = set()
 
     def again(data: Mapping[str, Any]) -> bool:
-        if only_failed and is_failure(data):
-            failed.add((data["id"], data.get("content")))
-            return True
-        return False
+        if data["status"] == "unfinished":
+            return assume_end is not None
+        unrecorded = record == "steps" and data.get("evaluation") and not data.get("evaluations") and data["steps"] > 1
+        return bool(unrecorded) or (only_failed and is_failure(data))
 
     with ExitStack() as stack:
-        stack.enter_context(judging.equipped(rubric, judging.store_of(kept_at, ask_again), budget, money))
+        budget: Any
+        pool: Pool | None = None
+        asking: Any = ()
+        if engine == "ray":
+            from rubrics.rescoring.engines.ray import Pool
+
+            assert isinstance(rubric, Rubric)
+            recipe = (types or Types(), assume_end, record, kept_at, ask_again, price)
+            budget = pool = Pool(rubric, *recipe, budget_usd, workers, concurrency, worker_timeout)
+        else:
+            budget, money = judging.budget_of(budget_usd), None if price is None else judging.price_of(*price)
+            store_of_run = judging.store_of(kept_at, ask_again)
+            asking = stack.enter_context(judging.equipped(rubric, store_of_run, budget, money))
         method: Method | GroupMethod
         if isinstance(rubric, GroupRubric):
-            method = GroupMethod.of(rubric, group_size, assume_end, types)
+            method = GroupMethod.of(rubric, group_size, group_by, assume_end, types)
         else:
-            method = stack.enter_context(prepared(rubric, assume_end, types, record))
+            method = prepared(rubric, assume_end, types, record)
         output = stack.enter_context(
             Output(
                 out,
                 resume=resume or only_failed,
                 overwrite=overwrite,
                 rubric=method.fingerprint,
+                refuse_others=only_failed,
                 again=again,
-                on_kept=finished.summary.add_data,
             )
         )
-        finished.kept, finished.aside = output.kept, output.aside
-        on_begin(output.kept)
+        finished.aside = output.aside
+        on_begin(output.good)
         if only_failed:
-            trajectories = (
-                (number, key, trajectory)
-                for number, key, trajectory in trajectories
-                if output.has(key, number) or key[:2] in failed
-            )
-        job = _Job(output, finished, budget, on_error == "stop", stop or threading.Event(), on_row)
+            trajectories = (each for each in trajectories if output.holds(each[1]))
+        job = _Job(output, finished, asking, budget, on_error == "stop", stop or threading.Event(), on_row)
         if isinstance(method, GroupMethod):
             asyncio.run(job.run_groups(trajectories, method, concurrency))
+        elif pool is not None:
+            job.run_elsewhere(trajectories, method, pool)
         elif method.rubric.is_async_tree:
             asyncio.run(job.run_async(trajectories, method, concurrency))
         else:
             job.run(trajectories, method)
-        finished.others = output.finish()
+        others = output.finish()
+        if finished.stopped is None:
+            finished.others = others
+        for data in output.kept():
+            finished.kept += 1
+            finished.summary.add_data(data)
     return finished
 
 
@@ -229,18 +266,19 @@ class _Job:
         self,
         output: Output,
         finished: Finished,
+        asking: Any,
         budget: Any,
         stops: bool,
         stop: threading.Event,
         on_row: Callable[[Row], None],
     ) -> None:
-        self.output, self.finished = output, finished
+        self.output, self.finished, self.asking = output, finished, asking
         self.budget, self.stops, self.stop, self.on_row = budget, stops, stop, on_row
         self.keys: dict[int, Key] = {}
 
     def run(self, trajectories: Iterator[Selected], method: Method) -> None:
         for number, trajectory, content in self._missing(trajectories):
-            self._write(number, row_of(trajectory, method, content))
+            self._write(number, *line_of(row_of(trajectory, method, content)))
             if self._is_over():
                 break
 
@@ -248,7 +286,12 @@ class _Job:
         rows = as_completed(self._missing(trajectories), method, concurrency, self._is_over)
         async with aclosing(rows):
             async for number, row in rows:
-                self._write(number, row)
+                self._write(number, *line_of(row))
+
+    def run_elsewhere(self, trajectories: Iterator[Selected], method: Method, pool: Pool) -> None:
+        with closing(pool.rows(self._missing(trajectories), method, self._is_over)) as rows:
+            for number, row, line in rows:
+                self._write(number, row, line)
 
     async def run_groups(self, trajectories: Iterator[Selected], method: GroupMethod, concurrency: int) -> None:
         groups = groups_as_completed(trajectories, method, concurrency, self.output.has, self._is_over)
@@ -256,7 +299,7 @@ class _Job:
             async for rows in groups:
                 for number, key, row in rows:
                     self.keys[number] = key
-                    self._write(number, row)
+                    self._write(number, *line_of(row))
 
     def _missing(self, trajectories: Iterator[Selected]) -> Iterator[Numbered]:
         """The trajectories that have no row yet."""
@@ -270,27 +313,19 @@ class _Job:
     def _is_over(self) -> bool:
         if self.stop.is_set():
             self.finished.stopped = self.finished.stopped or "interrupted"
+        if self.budget is not None and self.budget.exhausted:
+            self.finished.stopped = self.finished.stopped or "budget"
         return self.finished.stopped is not None
 
-    def _write(self, number: int, row: Row) -> None:
-        if self.budget is not None and self.budget.exhausted and row.status in ("error", "unscored"):
-            self.finished.stopped = "budget"
+    def _write(self, number: int, row: Row, line: bytes) -> None:
+        if (failure := judging.store_failure(self.asking)) is not None:  # what is paid for from now on would be lost
+            raise OutputError(failure)
+        if self.budget is not None and row.status in ("error", "unscored") and self.budget.exhausted:
+            self.finished.stopped = self.finished.stopped or "budget"
             return
-        row, line = line_of(row)
         self.output.add(self.keys.pop(number), line, number)
         self.finished.written += 1
         self.finished.summary.add(row)
         if self.stops and row.status == "error":
             self.finished.stopped, self.finished.row = "error", row
         self.on_row(row)
-
-
-def line_of(row: Row) -> tuple[Row, bytes]:
-    """A row and its line. A node's metadata can hold what nothing can write, such as a list that holds itself."""
-    try:
-        return row, row.to_json()
-    except Exception as error:
-        reason = f"the result cannot be written as JSON: {type(error).__name__}: {error}"
-        row = replace(row, status="error", reward=None, reason=reason, evaluation=None, evaluations=None)
-        row.step_rewards = None
-        return row, row.to_json()

@@ -6,6 +6,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from rubrics.episode import Episode
 from rubrics.rubric import Rubric
 
 
@@ -24,6 +25,11 @@ def budget_of(usd: float | None) -> Any:
     return _runs().RunBudget(usd=usd) if usd is not None and _runs() else None
 
 
+def shared_budget_of(usd: float, account: Any) -> Any:
+    """`judges.runs.SharedBudget`; None where nothing is asked."""
+    return _runs().SharedBudget(usd, account) if _runs() else None
+
+
 def price_of(prompt: float, completion: float) -> Any:
     """`judges.Price`: US dollars a million tokens."""
     from judges import Price
@@ -40,14 +46,32 @@ def store_of(path: Any, again: bool) -> Any:
     return Store(path, mode="all" if again else "new")
 
 
-def equipped(rubric: Any, store: Any, budget: Any, price: Any) -> AbstractContextManager[Any]:
+def equipped(rubric: Any, store: Any, budget: Any, price: Any, processes: int = 1) -> AbstractContextManager[list[Any]]:
     """`judges.runs.equipped`."""
-    return _runs().equipped(rubric, store=store, budget=budget, price=price) if _runs() else nullcontext()
+    if not _runs():
+        return nullcontext([])
+    return _runs().equipped(rubric, store=store, budget=budget, price=price, processes=processes)  # type: ignore[no-any-return]
+
+
+def has_own_budget(rubric: Rubric) -> bool:
+    """Whether a judge of a tree was given a budget when it was made."""
+    return bool(_runs()) and any(asker.exchanger.budget is not None for asker in _runs().askers(rubric))
+
+
+def store_failure(asking: Any) -> str | None:
+    """Why a store of those that `equipped` gives cannot be used; None where all can."""
+    stores = [asker.exchanger.store for asker in asking or ()]
+    return next((store.failure for store in stores if store is not None and store.failure is not None), None)
 
 
 def planned(rubric: Any, store: Any, price: Any) -> AbstractContextManager[Any]:
     """`judges.runs.planned`; it gives None for a tree that asks no model."""
     return _runs().planned(rubric, store=store, price=price) if has_judges(rubric) else nullcontext()
+
+
+def was_refused(episode: Episode) -> bool:
+    """Whether the budget of the run refused a question of this episode."""
+    return _runs() is not None and episode in _runs().refused
 
 
 def _runs() -> Any:

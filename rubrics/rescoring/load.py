@@ -13,6 +13,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from weakref import ref
 
 from rubrics.group import GroupRubric
 from rubrics.rescoring.types import Types
@@ -21,6 +22,7 @@ from rubrics.score import RubricError, StructureError
 
 _DEFAULTS = ("make_rubric", "rubric")
 _files: dict[Path, tuple[tuple[int, int], ModuleType]] = {}
+_named: dict[int, tuple[ref[Rubric], str]] = {}
 
 
 class LoadError(RubricError, ValueError):
@@ -56,8 +58,10 @@ def load_any_rubric(name: str) -> Rubric | GroupRubric:
         if attribute is None:
             raise LoadError(f"{where} has neither make_rubric nor rubric; name one of: {_candidates(module)}")
     found = _attribute(module, attribute, where)
-    if isinstance(found, Rubric | GroupRubric):
+    if isinstance(found, GroupRubric):
         return found
+    if isinstance(found, Rubric):
+        return _noted(found, where, attribute)
     if not callable(found):
         raise LoadError(f"{where}:{attribute} is neither a Rubric nor a function that returns one, but {_kind(found)}")
     try:
@@ -72,6 +76,25 @@ def load_any_rubric(name: str) -> Rubric | GroupRubric:
     if not isinstance(rubric, Rubric):
         raise LoadError(f"{where}:{attribute}() returned {_kind(rubric)}, not a Rubric")
     _check(rubric, f"{where}:{attribute}")
+    return _noted(rubric, where, attribute)
+
+
+def name_of(rubric: Rubric) -> str | None:
+    """What to give `load_rubric`, in any folder, for an equal tree; None for one that was not loaded by name."""
+    found, name = _named.get(id(rubric), (None, None))
+    return name if found is not None and found() is rubric else None
+
+
+def loaded_files() -> list[str]:
+    """The files that were loaded as modules; another process that loads them can unpickle what is defined there."""
+    return [str(path) for path in _files]
+
+
+def _noted(rubric: Rubric, where: str, attribute: str) -> Rubric:
+    """A tree, whose name is now known."""
+    module = where if _folder(where) is None else str(Path(where).resolve())
+    key = id(rubric)
+    _named[key] = (ref(rubric, lambda _: _named.pop(key, None)), f"{module}:{attribute}")
     return rubric
 
 

@@ -244,10 +244,34 @@ def test_a_bad_span_is_named_and_other_spans_are_none_of_ours(tmp_path: Path) ->
         "attributes": {"http.method": "GET"},
     }
     nameless = {**FIRST, "context": {"trace_id": TRACE}}
-    problem, trajectory = read(written(tmp_path, [*SPANS[:2], nameless, web, *SPANS[2:]]))
+    other, problem, trajectory = read(written(tmp_path, [{"traceId": "x"}, *SPANS[:2], nameless, web, *SPANS[2:]]))
+    assert str(other).endswith(":1: expected a span with the ids of itself and its trace, found {'traceId': 'x'}")
     assert isinstance(problem, FormatProblem) and isinstance(trajectory, Trajectory)
-    assert (problem.line, problem.message[:40]) == (3, "a span without ids of itself and its tra")
+    assert (problem.line, problem.message[:40]) == (4, "a span without ids of itself and its tra")
     assert len(trajectory.steps) == 2
+
+
+def test_spans_of_other_things_may_stand_first_but_not_alone(tmp_path: Path) -> None:
+    web = [{**span(f"w{number}", "GET", 1, None), "attributes": {"http.method": "GET"}} for number in range(5)]
+    assert len(only(tmp_path, [*web, *SPANS]).steps) == 2
+    problem = only(tmp_path, web)
+    assert isinstance(problem, FormatProblem)
+    assert problem.message == "there are spans, but none with the attributes of generative AI (gen_ai.…)"
+
+
+def test_a_bad_span_of_a_batch_hides_no_other(tmp_path: Path) -> None:
+    spans = [otlp(item) for item in SPANS]
+    judged = {**spans[3], "events": [{"name": "gen_ai.evaluation.result", "attributes": [{"key": "x"}, 3]}]}
+    path = tmp_path / "otlp.json"
+    path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [*spans[:3], judged, spans[3], 3]}]}]}))
+    *problems, trajectory = read(path)
+    assert isinstance(trajectory, Trajectory)
+    assert (len(problems), trajectory.end, len(trajectory.steps)) == (2, "terminated", 2)
+
+
+def test_a_nan_is_named_by_its_span(tmp_path: Path) -> None:
+    trajectory = only(tmp_path, [FIRST, {**SECOND, "events": [evaluation("exact", float("nan"))]}, AGENT])
+    assert trajectory.metadata["not_finite"] == ["3.events.0.attributes.gen_ai.evaluation.score.value"]
 
 
 def test_the_real_file(shared_data: Path) -> None:

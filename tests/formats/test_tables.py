@@ -176,6 +176,14 @@ def test_a_row_that_python_cannot_hold_hides_no_other(tmp_path: Path) -> None:
     assert problem.message.startswith("the row cannot be read: 'utf-8' codec can't decode byte 0xff")
 
 
+def test_a_map_is_an_object(tmp_path: Path) -> None:
+    kind = pa.map_(pa.string(), pa.list_(pa.float64()))
+    table = pa.table({"messages": [MESSAGES], "scores": pa.array([[("a", [1.0, None]), ("b", None)]], kind)})
+    pq.write_table(table, tmp_path / "chats.parquet")
+    (item,) = trajectories(tmp_path / "chats.parquet")
+    assert item.metadata["scores"] == {"a": [1.0, None]}
+
+
 @pytest.mark.parametrize("kind", ["file", "stream"])
 def test_arrow_files_and_streams_are_tables_too(tmp_path: Path, kind: str) -> None:
     table = pa.Table.from_pylist([{"messages": MESSAGES, "id": f"a{number}"} for number in range(3)])

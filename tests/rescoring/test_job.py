@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Callable
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from judges import Binary, LLMJudge, Price, ScriptedClient
-from rubrics import Gate, Rubric, TrajectoryRubric, WeightedSum
-from rubrics.formats import write_jsonl
-from rubrics.rescoring import ConditionError, OutputError, Row, read_rows, rescore_files
+from judges import Binary, JudgeError, Jury, LLMJudge, Price, ScriptedClient
+from rubrics import Fallback, Gate, Rubric, Sequential, TrajectoryRubric, WeightedSum
+from rubrics.formats import read, write_jsonl
+from rubrics.rescoring import ConditionError, OutputError, Row, read_rows, rescore, rescore_files
 from rubrics.trajectory import Step, Trajectory
 
 
@@ -51,6 +53,13 @@ def runs(tmp_path: Path) -> Path:
     return path
 
 
+class Mended(Reads):
+    broken = True
+
+    def forward(self, action: Any, observation: Any) -> Any:
+        return super().forward(action, observation) if self.broken else 1.0
+
+
 def ids(path: Path) -> list[Any]:
     return [row.id for row in read_rows(path)]
 
@@ -73,6 +82,36 @@ def test_rows_are_written_as_they_are_done_and_put_in_order_at_the_end(runs: Pat
     assert (finished.written, finished.kept, finished.stopped, finished.others) == (10, 0, None, 0)
     assert finished.summary.statuses == {"scored": 9, "error": 1}
     assert not list(runs.parent.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("given", ["runs.jsonl", "."])
+@pytest.mark.parametrize("written", ["out", "store"])
+def test_nothing_is_written_where_recordings_are(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, given: str, written: str
+) -> None:
+    monkeypatch.chdir(runs.parent)
+    before = runs.read_bytes()
+    files = {"out": "../elsewhere.jsonl", "store": None, written: "runs.jsonl"}
+    with pytest.raises(OutputError, match=r"is one of the inputs|lies in \., which is read: choose a place outside"):
+        rescore_files([given], Reads(), **files, overwrite=True)  # type: ignore[arg-type]
+    with pytest.raises(OutputError, match="lies in"):
+        rescore_files(".", Reads(), "new.jsonl")
+    assert runs.read_bytes() == before
+    assert not Path("new.jsonl").exists()
+    assert not Path("../elsewhere.jsonl").exists()
+
+
+def test_a_link_to_the_output_stays_one(runs: Path) -> None:
+    real, link = runs.parent / "far" / "real.jsonl", runs.with_name("out.jsonl")
+    real.parent.mkdir()
+    link.symlink_to(real)
+    rescore_files(runs, Waits(), link)
+    assert link.is_symlink()
+    assert ids(real) == ALL
+    aside = rescore_files(runs, Waits(2.0), link, resume=True).aside
+    assert link.is_symlink()
+    assert aside is not None
+    assert ids(aside) == ids(real) == ALL
 
 
 def test_a_finished_run_is_resumed_without_scoring_anything(runs: Path) -> None:
@@ -142,12 +181,7 @@ def test_a_trajectory_that_changed_is_scored_again_and_one_that_is_gone_stays(ru
 
 
 def test_failures_alone_are_repeated(runs: Path) -> None:
-    class Mended(Reads):
-        broken = True
-
-        def forward(self, action: Any, observation: Any) -> Any:
-            return super().forward(action, observation) if self.broken else 1.0
-
+    Mended.broken = True
     out = runs.with_name("out.jsonl")
     rescore_files(runs, Mended(), out, limit=5)
     Mended.broken = False
@@ -155,6 +189,58 @@ def test_failures_alone_are_repeated(runs: Path) -> None:
     finished = rescore_files(runs, Mended(), out, only_failed=True, on_row=lambda row: seen.append(row.id))
     assert (seen, finished.kept) == (["t3"], 4)
     assert [(row.id, row.status) for row in read_rows(out)] == [(f"t{i}", "scored") for i in range(5)]
+
+
+def test_failed_rows_stay_until_they_are_made_again(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    runs.unlink()
+    write_jsonl(runs, [trajectory(f"t{i}", "bad" if i % 2 else i) for i in range(6)])
+    Mended.broken = True
+    rescore_files(runs, Mended(), out)
+    Mended.broken = False
+    finished = rescore_files(runs, Mended(), out, only_failed=True, where="id == 't3'")
+    assert (finished.kept, finished.written, finished.summary.statuses) == (5, 1, {"scored": 4, "error": 2})
+    assert sorted(ids(out)) == ALL[:6]
+    finished = rescore_files(runs, Mended(), out, only_failed=True)
+    assert (finished.written, finished.summary.statuses) == (2, {"scored": 6})
+    assert ids(out) == ALL[:6]
+
+
+def test_failed_rows_of_another_rubric_are_not_made_again(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    rescore_files(runs, Reads(), out)
+    before = out.read_bytes()
+    with pytest.raises(OutputError, match=r"out.jsonl holds a run of another rubric"):
+        rescore_files(runs, Reads(2.0), out, only_failed=True)
+    assert out.read_bytes() == before
+
+
+def test_unfinished_trajectories_are_scored_once_their_end_is_assumed(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    runs.unlink()
+    write_jsonl(runs, [trajectory(f"t{i}", i, end=None if i % 2 else "terminated") for i in range(6)])
+    assert rescore_files(runs, Reads(), out).summary.statuses == {"scored": 3, "unfinished": 3}
+    finished = rescore_files(runs, Reads(), out, resume=True, assume_end="truncated")
+    assert (finished.kept, finished.written, finished.summary.statuses) == (3, 3, {"scored": 6})
+    assert ids(out) == ALL[:6]
+
+
+def test_steps_that_were_not_recorded_are_once_they_are_asked_for(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    step = Step({"number": 1}, {"text": "x"})
+    runs.unlink()
+    write_jsonl(runs, [Trajectory("t", steps=[step, step], end="terminated"), trajectory("u", 1)])
+    rescore_files(runs, Reads(), out)
+    finished = rescore_files(runs, Reads(), out, resume=True, record="steps")
+    assert (finished.kept, finished.written) == (1, 1)
+    assert [row.evaluations is not None for row in read_rows(out)] == [True, False]
+
+
+def test_an_interrupted_run_does_not_say_what_is_in_the_input(runs: Path) -> None:
+    out, stop = runs.with_name("out.jsonl"), threading.Event()
+    rescore_files(runs, Reads(), out, where="id != 't0'")
+    finished = rescore_files(runs, Reads(), out, resume=True, stop=stop, on_row=lambda row: stop.set())
+    assert (finished.stopped, finished.others) == ("interrupted", 0)
 
 
 def test_verdicts_that_failed_are_failures_too(runs: Path) -> None:
@@ -263,11 +349,12 @@ def test_two_runs_do_not_write_one_file(runs: Path) -> None:
 
 
 def test_something_else_is_not_taken_for_a_run(runs: Path) -> None:
-    before = runs.read_bytes()
+    other = runs.with_name("other.jsonl")
+    other.write_bytes(before := runs.read_bytes())
     for options in ({}, {"resume": True}):
-        with pytest.raises(OutputError, match=r"runs.jsonl:1: no row of a rescoring run; choose another file"):
-            rescore_files(runs, Reads(), runs, **options)
-    assert runs.read_bytes() == before
+        with pytest.raises(OutputError, match=r"other.jsonl:1: no row of a rescoring run; choose another file"):
+            rescore_files(runs, Reads(), other, **options)
+    assert other.read_bytes() == before
 
 
 def test_equal_ids_and_contents_have_a_row_each(tmp_path: Path) -> None:
@@ -320,6 +407,26 @@ def test_nothing_is_asked_twice(runs: Path) -> None:
     assert len(client.requests) == 60
 
 
+@pytest.mark.parametrize("turns", range(6))
+def test_equal_questions_are_asked_once_whenever_they_come(tmp_path: Path, turns: int) -> None:
+    class Late(Rubric):
+        async def forward(self, action: Any, observation: Any) -> float:
+            for _ in range(action.number):
+                await asyncio.sleep(0)
+            return 1.0
+
+    async def answer(request: Any) -> dict[str, Any]:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return {"score": True}
+
+    runs, client = tmp_path / "runs.jsonl", ScriptedClient(answer)
+    steps = [[Step({"number": i, "text": "the same"}, {"text": "x"})] for i in range(30)]
+    write_jsonl(runs, [Trajectory(f"t{i}", steps=step, end="terminated") for i, step in enumerate(steps)])
+    rescore_files(runs, Sequential(Late(), polite(client)), tmp_path / "out.jsonl")
+    assert len(client.requests) == 1
+
+
 def test_an_edited_criterion_is_asked_alone(runs: Path) -> None:
     out, client = runs.with_name("out.jsonl"), yes()
     rescore_files(runs, judged(client), out)
@@ -350,6 +457,75 @@ def test_the_budget_ends_a_run_and_a_larger_one_goes_on(runs: Path) -> None:
     assert len(client.requests) == 20
     assert asked < 20
     assert ids(out) == ALL
+
+
+def polite(client: ScriptedClient, **options: Any) -> LLMJudge:
+    return LLMJudge(
+        "Is it polite?\n{{ action.text | untrusted }}", Binary(), client=client, model="m", reason=False, **options
+    )
+
+
+class Shy(Rubric):
+    """Makes a number of whatever its judge says."""
+
+    def __init__(self, judge: LLMJudge) -> None:
+        super().__init__()
+        self.judge = judge
+
+    async def forward(self, action: Any, observation: Any) -> Any:
+        try:
+            return await self.judge(action, observation) or 0.0
+        except JudgeError:
+            return 0.0
+
+
+FORGIVING: dict[str, Callable[..., Rubric]] = {
+    "fallback": lambda **options: Fallback(polite(on_failure="unscored", **options), 0.0),
+    "error": lambda **options: Fallback(polite(**options), 0.0, on_error=True),
+    "sum": lambda **options: WeightedSum(
+        [polite(on_failure="unscored", **options), Reads()], [1, 1], normalize="total", on_unscored="renormalize"
+    ),
+    "jury": lambda **options: LLMJudge(Jury(polite(**options).judge, 3, quorum=1)),
+    "own": lambda **options: Shy(polite(**options)),
+}
+
+
+@pytest.mark.parametrize("tree", FORGIVING.values(), ids=FORGIVING)
+@pytest.mark.parametrize("money", [1.0, 1.5])
+def test_no_tree_makes_a_reward_of_what_the_budget_refused(
+    tmp_path: Path, tree: Callable[..., Rubric], money: float
+) -> None:
+    runs, out, client = tmp_path / "runs.jsonl", tmp_path / "out.jsonl", yes()
+    write_jsonl(runs, [trajectory(f"t{i}", i) for i in range(10)])
+    rubric = tree(client=client, price=Price(1000.0, 1000.0), max_tokens=10)
+    finished = rescore_files(runs, rubric, out, budget_usd=money, concurrency=2)
+    assert finished.stopped == "budget"
+    assert finished.written < 10
+    rescore_files(runs, rubric, out, resume=True)
+    assert [row.reward for row in read_rows(out)] == [
+        row.reward for row in rescore(read(runs), tree(client=yes(), max_tokens=10))
+    ]
+    assert len(client.requests) == (30 if isinstance(rubric, LLMJudge) else 10)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_store_that_cannot_be_written_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    runs, out, client = tmp_path / "runs.jsonl", tmp_path / "out.jsonl", yes()
+    write_jsonl(runs, [trajectory(f"t{i}", i) for i in range(10)])
+    rubric = Fallback(polite(client, store=tmp_path / "own.jsonl" if own else None), 0.0, on_error=True)
+
+    def full(*_: Any) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("judges.store._Shard.write", full)
+        with pytest.raises(OutputError, match=r"\.jsonl cannot be written: No space left on device"):
+            rescore_files(runs, rubric, out, concurrency=2)
+    assert len(client.requests) <= 4
+    assert ids(out) == []
+    assert rescore_files(runs, rubric, out, resume=True).written == 10
 
 
 def test_verdicts_of_all_steps_are_in_the_row(tmp_path: Path) -> None:
