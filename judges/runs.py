@@ -101,7 +101,7 @@ def equipped(
         for asker in asking:
             asker.exchanger = asker.exchanger.within(shared, budget, price)
             asker.exchanger.concurrency = max(1, asker.exchanger.concurrency // processes)
-            if isinstance(budget, RunBudget):
+            if budget is not None:
                 asker.exchanger = _Noting(asker.exchanger, budget)
         yield asking
     finally:
@@ -117,19 +117,6 @@ class RunBudget(Budget):
     """
 
     exhausted = False
-
-    def __init__(self, calls: int | None = None, tokens: int | None = None, usd: float | None = None) -> None:
-        super().__init__(calls, tokens, usd)
-        self._refused: WeakSet[Episode] = WeakSet()
-
-    def refused(self, episode: Episode) -> bool:
-        """Whether a question of this episode was refused; then its score is none, whatever the tree made of that."""
-        return episode in self._refused
-
-    def note(self, episode: Episode | None) -> None:
-        """A question of this episode was refused."""
-        if episode is not None:
-            self._refused.add(episode)
 
     def reserve(self, tokens: int, usd: float) -> Reservation:
         """As `Budget.reserve`."""
@@ -169,19 +156,27 @@ class SharedBudget(RunBudget):
         self.account.settle(reservation, usage)
 
 
-class _Noting(Exchanger):
-    """Notes where the budget of the run refused a question: a tree may well give a score all the same."""
+refused: WeakSet[Episode] = WeakSet()
+"""Episodes of which the budget of a run refused a question. Their scores are none, whatever trees made of that."""
 
-    def __init__(self, exchanger: Exchanger, run: RunBudget) -> None:
+
+class _Noting(Exchanger):
+    """Notes the episodes of which the run's budget refused a question: a tree may well give a score all the same."""
+
+    def __init__(self, exchanger: Exchanger, run: BudgetLike) -> None:
         vars(self).update(vars(exchanger))
         self.run = run
 
     async def exchange(self, request: ChatRequest, replay: bool = True) -> Exchange:
         exchange = await super().exchange(request, replay)
-        outcome = exchange.outcome
-        if self.run.exhausted and isinstance(outcome, ChatError) and outcome.kind == "budget":
-            self.run.note(current_episode())
+        outcome, episode = exchange.outcome, current_episode()
+        if isinstance(outcome, ChatError) and outcome.kind == "budget" and self._run_refused() and episode is not None:
+            refused.add(episode)
         return exchange
+
+    def _run_refused(self) -> bool:
+        """Whether it may have been the run's budget, and not one of the judge's own."""
+        return bool(getattr(self.run, "exhausted", False))
 
 
 @dataclass(slots=True)

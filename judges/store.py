@@ -71,9 +71,14 @@ class Store:
             * `"all"`: ask everything again, and record it;
             * `"rewrite"`: as `"all"`, beginning with an empty file.
 
+    Attributes:
+        failure: why the file could not be read or written when that was tried last; None where it could.
+
     Raises:
         JudgeConfigError: there is no such mode, or the file cannot be read or written.
     """
+
+    failure: str | None = None
 
     def __init__(self, path: str | Path, mode: Mode = "new") -> None:
         if mode not in get_args(Mode):
@@ -133,7 +138,7 @@ class Store:
                     else:
                         _read(path, found, times)
             except OSError as error:
-                raise JudgeConfigError(f"{self.path} cannot be read: {error}") from None
+                raise self._failed("read", error) from None
             self._records = self.mode in ("new", "all", "rewrite") or (self.mode == "once" and not found)
             self._found = found
 
@@ -163,8 +168,12 @@ class Store:
             try:
                 self._file = _Shard(self.path)
             except OSError as error:
-                raise JudgeConfigError(f"{self.path} cannot be written: {error}") from None
+                raise self._failed("written", error) from None
         return self._file
+
+    def _failed(self, done: str, error: OSError) -> JudgeConfigError:
+        self.failure = f"{self.path} cannot be {done}: {error.strerror or error}"
+        return JudgeConfigError(self.failure)
 
     def put(
         self,
@@ -201,8 +210,8 @@ class Store:
                 file.write(data)
             except OSError as error:
                 self._file = None  # the next one looks at how this one ended
-                raise JudgeConfigError(f"{self.path} cannot be written: {error}") from None
-            self._found[key] = outcome
+                raise self._failed("written", error) from None
+            self._found[key], self.failure = outcome, None
 
     def close(self) -> None:
         """Close the file. It is opened again when needed."""

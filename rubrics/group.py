@@ -8,6 +8,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, S
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
+from rubrics.engine.loop import Exit, contained
 from rubrics.evaluation import NO_USAGE, Usage
 from rubrics.score import InvalidScoreError, Outcome, RubricError, Score, Unscored, checked
 from rubrics.trajectory import End, Step, Trajectory
@@ -206,9 +207,10 @@ async def score_groups(
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            judging = {id: tasks.create_task(judge(candidates)) for id, candidates in distinct.items()}
-    except ExceptionGroup as several:
-        raise several.exceptions[0] from None
+            judging = {id: tasks.create_task(contained(judge(candidates))) for id, candidates in distinct.items()}
+    except BaseExceptionGroup as several:
+        error = several.exceptions[0]
+        raise error.error if isinstance(error, Exit) else error from None
     groups = {id: task.result() for id, task in judging.items()}
     for id, found in groups.items():
         alone = len(found) == 1 and len(distinct[id][0]) > 1

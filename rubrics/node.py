@@ -261,8 +261,8 @@ class Node:
         self._set(**_fresh())
         self._set(**state)
         self._set(**{name: dict(state[name]) for name in _COPIED})
-        for child in self._rubric_children.values():
-            child._parents.append(weakref.ref(self))
+        for child in self._rubric_children.values():  # a shallow copy shares it with parents that are gone by now
+            child._parents[:] = [*(ref for ref in child._parents if ref() is not None), weakref.ref(self)]
 
 
 def _fresh() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.padding import Padding
 from rich.table import Table
@@ -187,11 +188,12 @@ def _head(found: Diff) -> list[str]:
 
 
 def _nodes(found: Diff) -> Table:
-    table = Table(title="Nodes", title_justify="left")
+    table = Table(title="Nodes", title_justify="left", box=SIMPLE_HEAD, collapse_padding=True)  # fits 80 columns
     table.add_column("node", overflow="fold")
-    for name in ("n", "old", "new", "difference", "up", "down", "newly\nunscored", "newly\nscored"):
-        table.add_column(name, justify="right")
-    table.add_column("")
+    for name in ("n", "old", "new", "change", "up", "down", "newly\nunscored", "newly\nscored"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if any(_remark(node) for node in found.nodes.values()):
+        table.add_column("", no_wrap=True)
     for path, node in found.nodes.items():
         if found.recorded and node.only == "new":
             continue
@@ -204,7 +206,7 @@ def _nodes(found: Diff) -> Table:
             _number(node.new_mean),
             _signed(node.difference),
             *(str(number or "") if compared else "" for number in numbers),
-            _remark(node),
+            *([_remark(node)] if len(table.columns) > 9 else []),
         )
     return table
 

@@ -25,7 +25,7 @@ from rubrics.rescoring import (
     plan_files,
     rescore_files,
 )
-from rubrics.rescoring.output import OutputError, refuse_inputs
+from rubrics.rescoring.output import refuse_inputs
 from rubrics.score import RubricError
 
 _SHOWN = 20  # messages of one kind on a terminal; all of them are in the rows
@@ -188,7 +188,7 @@ def rescore(
         raise refused("say where the rows go: --out OUT.jsonl (or --dry-run, to see what there is to do)")
     try:
         refuse_inputs(out, [Path(rubric.rpartition(":")[0] or rubric)])
-    except OutputError as error:
+    except RubricError as error:
         raise refused(str(error)) from None
     shown = _Shown(show)
     problems = _Problems()

@@ -28,7 +28,7 @@ def table(
         if not overwrite:
             raise refused(f"{out} exists; choose another file, or give --overwrite")
     try:
-        count = write_parquet(run, out, long=long)
+        count = write_parquet(run, out, long=long, overwrite=overwrite)
     except (MissingExtraError, FormatError) as error:
         raise refused(str(error)) from None
     except OSError as error:

@@ -16,7 +16,7 @@ from typing import Any
 
 from rubrics.engine import sync
 from rubrics.engine.frames import FRAME, Frame, Outcomes, annotate
-from rubrics.engine.loop import carried, contained, in_thread
+from rubrics.engine.loop import Exit, carried, contained, in_thread
 from rubrics.engine.plan import AsyncCall, Layers, Place, SyncCall, layered
 from rubrics.evaluation import Evaluation
 from rubrics.score import Outcome, Unscored, checked, public
@@ -276,16 +276,17 @@ async def all_of(node: Any, runs: list[AsyncCall], which: list[int], values: lis
         return value
 
     starting = [watched(i) if node.stops else runs[i](*args) for i in which]
-    if FRAME.get().run.threads:  # type: ignore[union-attr]
-        starting = [contained(coroutine) for coroutine in starting]
     loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(coroutine) for coroutine in starting]
+    tasks = [loop.create_task(contained(coroutine)) for coroutine in starting]
     await _until_one_fails(loop, tasks)
     errors = [error for task in tasks if not task.cancelled() and (error := task.exception()) is not None]
     if any(isinstance(error, _Decided) for error in errors):
         return
     if errors:
-        raise errors[0]
+        error = errors[0]
+        if isinstance(error, Exit) and not FRAME.get().run.threads:  # type: ignore[union-attr]
+            raise error.error
+        raise error
     for i, task in zip(which, tasks, strict=True):
         values[i] = task.result()
 

@@ -152,7 +152,7 @@ class Exit(BaseException):
 
 
 async def contained(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine on the library's loop."""
+    """Await a coroutine in a task of its own."""
     try:
         return await coroutine
     except (SystemExit, KeyboardInterrupt) as error:

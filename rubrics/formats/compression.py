@@ -14,20 +14,24 @@ _CHUNK = 1 << 14
 _MARK = 4  # bytes that one read gives at least: what stands at the start of a file is peeked at
 _BUFFER = 1 << 18  # a line is often longer than the 8 KB of a usual buffer
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+SUFFIXES = (".gz", ".zst", ".bz2", ".xz")
 
 
 def open_decompressed(path: Path) -> io.BufferedReader:
     """The content of a file, decompressed where its first bytes say that it is compressed.
 
-    What is compressed can be read once, from the start. Raises OSError, and FormatError where `zstandard` is missing.
+    What is compressed can be read once, from the start. Raises OSError, and FormatError where
+    `zstandard` is missing or the compression is another one.
     """
     file: io.BufferedReader = io.BufferedReader(io.FileIO(path), _BUFFER)
     try:
-        magic = file.peek(4)[:4]
+        magic = file.peek(10)[:10]
         if magic.startswith(_GZIP):
             return io.BufferedReader(_Decompressed(file, "gzip", lambda: zlib.decompressobj(31), zlib.error))
-        if magic == _ZSTD:
+        if magic.startswith(_ZSTD):
             return io.BufferedReader(_zstd(file))
+        if other := "bzip2" if magic[4:] == b"1AY&SY" else "xz" if magic.startswith(b"\xfd7zXZ") else None:
+            raise FormatError(f"the file is compressed with {other}, which is not read; decompress it first")
     except BaseException:
         file.close()
         raise

@@ -12,7 +12,7 @@
     group, task  the name of the task
 
 A job is a folder of trials. A trial whose agent wrote no ATIF has no steps. Each step of a trial of several steps
-(`steps/<name>`) is an episode.
+(`steps/<name>`) is an episode: what became of it stands in `step_results` of the trial's result.json.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _VERIFIER = ("Verifier", "Reward", "AddTestsDir", "DownloadVerifierDir")  # how 
 
 def _trial(path: Path) -> bool:
     beside = ("result.json", "config.json", "verifier")
-    return (path / "agent").is_dir() and any((path / name).exists() for name in beside)
+    several = (path / "steps").is_dir()  # then the episodes are in there
+    return (path / "agent").is_dir() and not several and any((path / name).exists() for name in beside)
 
 
 @reader("harbor", folder=_trial)
@@ -49,7 +50,7 @@ def read_harbor(source: Source) -> Iterator[Trajectory | FormatProblem]:
 
 
 def _read(folder: Path) -> Trajectory:
-    result = _json(folder / "result.json") or {}
+    result = _result(folder)
     rewards = _rewards(folder, result)
     reward = rewards.get("reward", next(iter(rewards.values())) if len(rewards) == 1 else None)
     end = _end(result)
@@ -65,10 +66,24 @@ def _read(folder: Path) -> Trajectory:
     trajectory.source = {"format": "harbor", "path": str(folder), "line": None}
     trajectory.metadata["components"] = {**_criteria(folder), **rewards}
     if task is not None:
-        trajectory.metadata["group"] = task
+        trajectory.metadata["group"] = f"{task}/{result['step_name']}" if "step_name" in result else task
     if failed:
         trajectory.metadata["error"] = f"{failed.get('exception_type')}: {failed.get('exception_message')}"
     return trajectory
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    """What Harbor says of a trial, or in the result of a trial of several steps of the one in this folder."""
+    result = _json(folder / "result.json")
+    trial = _json(folder.parents[1] / "result.json") if result is None and folder.parent.name == "steps" else None
+    if trial is not None:
+        steps = {each["step_name"]: each for each in trial.get("step_results") or ()}
+        step = steps.get(folder.name, {})
+        finished = (step.get("agent_execution") or {}).get("finished_at")
+        name = f"{trial['trial_name']}/{folder.name}"
+        about = {"task_name": trial.get("task_name"), "source": trial.get("source"), "trial_name": name}
+        return {**step, **about, "step_name": folder.name, "finished_at": finished}
+    return result or {}
 
 
 def _agent(folder: Path) -> Trajectory:

@@ -7,9 +7,9 @@ order of the dataset, one at a time; a JSON log is held in memory as a whole.
 
     task        {"input", "target", "choices", "metadata", "sample_id", "epoch"}, as in Inspect's own states
     reward      the value of the score, where there is one; or its part "reward", as `rubric_scorer` writes it. Several
-                scores are components of a reward that is not in the log
-    end         "error" where the sample failed, "truncated" where a limit ended it or its last output ran out of
-                tokens, else "terminated": a sample is logged when it is over
+                scores are components of a reward that is not in the log, and so are those of a sample that failed
+    end         "error" where the sample failed before it was scored, "truncated" where a limit ended it or its last
+                output ran out of tokens, else "terminated": a sample is logged when it is over
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _converted(data: dict[str, Any], log: dict[str, Any], source: Source) -> Tra
         initial=chat_observation([*prompt, *opening]),
         steps=steps,
         end=end,
-        reward=reward,
+        reward=None if data.get("error") else reward,
         metadata={
             "group": id,
             "trial": epoch,
@@ -287,10 +287,16 @@ def chat_message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _end(sample: Mapping[str, Any], reason: Any) -> End:
-    if sample.get("error"):
+    if sample.get("error") and not _being_scored(sample):
         return "error"
     out_of_tokens = reason in ("max_tokens", "model_length", "length")
     return "truncated" if sample.get("limit") or _limited(sample) or out_of_tokens else "terminated"
+
+
+def _being_scored(sample: Mapping[str, Any]) -> bool:
+    """Whether the agent was done and scorers had begun: what failed was one of them."""
+    events = (event for event in sample.get("events") or () if isinstance(event, dict))
+    return any(event.get("event") == "span_begin" and event.get("name") == "scorers" for event in events)
 
 
 def _limited(sample: Mapping[str, Any]) -> bool:

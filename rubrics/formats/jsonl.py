@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NotRequired
@@ -65,11 +66,15 @@ def read_jsonl(source: Source) -> Iterator[Trajectory | FormatProblem]:
 
 
 def _trajectory(record: Parsed) -> Trajectory:
+    _check(record.value)
+    return Trajectory.from_dict(record.value)
+
+
+def _check(value: Any) -> None:
     try:
-        _schema().validate_python(record.value)
+        _schema().validate_python(value)
     except ValidationError as error:
         raise FormatError("; ".join(_messages(error))) from None
-    return Trajectory.from_dict(record.value)
 
 
 def _messages(error: ValidationError) -> Iterator[str]:
@@ -91,7 +96,8 @@ def write_jsonl(path: str | Path, trajectories: Iterable[Trajectory]) -> int:
     """Writes trajectories as our JSONL, one at a time, and returns their number.
 
     What is not finite becomes null and is listed in the metadata under "not_finite". Raises FileExistsError rather than
-    overwrite a file, and TypeError or ValueError, naming the trajectory and the place, for what JSON cannot hold.
+    overwrite a file; TypeError or ValueError, naming the trajectory and the place, for what JSON cannot hold, and for
+    what would not be read again, such as a reward that is no number.
     """
     count = 0
     with Path(path).open("xb") as file:
@@ -103,21 +109,29 @@ def write_jsonl(path: str | Path, trajectories: Iterable[Trajectory]) -> int:
 
 def trajectory_line(trajectory: Trajectory) -> bytes:
     """One line of our JSONL, as `write_jsonl` writes it."""
-    data = _plain(trajectory)
-    try:
-        return json_line(data)
-    except ValueError:  # there is something that is not finite
-        return json_line(_finite(data))
+    with _named(trajectory):
+        data = trajectory.to_dict()
+        try:
+            line = json_line(data)
+        except ValueError:  # there is something that is not finite
+            data = _finite(data)
+            line = json_line(data)
+        _check(data)
+    return line
 
 
 def trajectory_record(trajectory: Trajectory) -> dict[str, Any]:
     """What a line of our JSONL holds, as `write_jsonl` writes it."""
-    return _finite(_plain(trajectory))
+    with _named(trajectory):
+        data = _finite(trajectory.to_dict())
+        _check(data)
+    return data
 
 
-def _plain(trajectory: Trajectory) -> dict[str, Any]:
+@contextmanager
+def _named(trajectory: Trajectory) -> Iterator[None]:
     try:
-        return trajectory.to_dict()
+        yield
     except (TypeError, ValueError) as error:
         error.add_note(f"in the trajectory {trajectory.id!r}")
         raise

@@ -56,10 +56,22 @@ def _read(
 
 
 def _guarded(path: Path, chosen: Reader) -> Iterator[Trajectory | FormatProblem]:
+    """What a reader hands out. It may be anybody's: what goes wrong in it costs the file at hand, and no other."""
+    source = Source(path, chosen.name)
     try:
-        yield from chosen.read(Source(path, chosen.name))
+        for item in chosen.read(source):
+            id: object = getattr(item, "id", None)
+            if isinstance(item, Trajectory) and isinstance(id, int):
+                item.id = str(id)
+            if isinstance(item, FormatProblem) or (isinstance(item, Trajectory) and isinstance(item.id, str)):
+                yield item
+            else:
+                wanted = "a Trajectory whose id is a text, or a FormatProblem"
+                yield source.problem(source.line, f"the reader {chosen.name!r} handed out {item!r:.80}, not {wanted}")
     except (FormatError, OSError) as error:
         yield _problem(path, error)
+    except Exception as error:
+        yield source.problem(source.line, f"the reader {chosen.name!r} failed: {type(error).__name__}: {error}")
 
 
 def _problem(path: Path, error: FormatError | OSError) -> FormatProblem:
@@ -158,7 +170,9 @@ def _says(candidate: Reader, question: Callable[[Any], bool] | None, value: Any)
     """What a format answers when it is asked whether something is its own."""
     try:
         return question is not None and bool(question(value))
-    except Exception as error:  # a reader may be anybody's; the file at hand pays for it, and no other
+    except OSError:  # a folder that nobody may look into
+        raise
+    except Exception as error:  # as in `_guarded`
         raise FormatError(
             f"the format {candidate.name!r} cannot tell whether this is its own: {type(error).__name__}: {error}"
         ) from error

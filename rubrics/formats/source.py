@@ -5,11 +5,12 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from rubrics.formats.array import documents, elements
-from rubrics.formats.compression import damage, open_decompressed
+from rubrics.formats.compression import SUFFIXES, damage, open_decompressed
 from rubrics.formats.parsing import FormatError, FormatProblem, Parsed, parse
 from rubrics.formats.tables import is_table, rows
 from rubrics.trajectory import Trajectory
@@ -146,23 +147,30 @@ class Source:
                 yield self._parsed(line, count)
 
     def _documents(self, file: BufferedReader, number: int, line: bytes) -> Iterator[Parsed | FormatProblem]:
-        """What starts with a line that is no JSON by itself: a value over several lines, or a line that is broken."""
-        values = documents(file, number, line)
+        """What starts with a line that is no JSON by itself: values over several lines, or lines and a bad one."""
+        last = 0
         try:
-            first = next(values)
-        except FormatError:
-            with self.open() as again:
-                _skip_to_json(again)
-                lines = self._lines(again, number)
-                broken, second = next(lines), next(lines, None)
-                if not isinstance(second, Parsed):
-                    raise
-                yield broken
-                yield second
-                yield from lines
-            return
-        yield first
-        yield from values
+            for value in documents(file, number, line):
+                yield value
+                last = value.line
+        except FormatError as error:
+            yield from self._lines_behind(last, error)
+
+    def _lines_behind(self, last: int, error: FormatError) -> Iterator[Parsed | FormatProblem]:
+        """The lines behind the last good value, if one of the first of them is a record; else raises the error."""
+        bad: list[FormatProblem] = []
+        with self.open() as again:
+            lines = self._lines(again, _skip_to_json(again))
+            behind = (each for each in lines if (each.line or 0) > last)
+            for each in islice(behind, _SAMPLE):
+                if isinstance(each, FormatProblem):
+                    bad.append(each)
+                elif isinstance(each.value, dict) and each.value:
+                    yield from bad or (self.problem(error.line, str(error)),)
+                    yield each
+                    yield from lines
+                    return
+        raise error
 
     def _parsed(self, line: bytes, number: int) -> Parsed | FormatProblem:
         try:
@@ -176,7 +184,7 @@ class Source:
 
 def uncompressed_name(path: Path) -> str:
     """The name of a file without the suffix that compression gave it."""
-    return path.stem if path.suffix in (".gz", ".zst") else path.name
+    return path.stem if path.suffix in SUFFIXES else path.name
 
 
 def _skip_to_json(file: BufferedReader) -> int:

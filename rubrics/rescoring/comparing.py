@@ -18,7 +18,7 @@ _Values = dict[str, "float | str"]
 
 
 class DiffError(RubricError, ValueError):
-    """Runs that cannot be compared: two rows of one have the same id."""
+    """Runs that cannot be compared: two rows of one have the same id, or one has an id that is no text."""
 
 
 Rows = str | Path | Iterable[Row] | Mapping[str, Row]
@@ -36,7 +36,7 @@ def compare(old: Rows, new: Rows, *, group_by: GroupBy = lambda row: row.group) 
         group_by: what the rollouts of one task share; by default what the recordings say.
 
     Raises:
-        DiffError: two rows of one run have one id.
+        DiffError: two rows of one run have one id, or an id is no text.
         FormatError: a line of a file is no row, or two lines have one id; it names the lines.
         OSError: a file cannot be opened.
     """
@@ -74,6 +74,8 @@ def _run(rows: Rows, name: str) -> Run:
     for row in rows:
         if row.id is None:
             unreadable += 1
+        elif not isinstance(row.id, str):
+            raise DiffError(f"an id is a text, not {row.id!r}")
         elif by_id.setdefault(row.id, row) is not row:
             raise DiffError(f"two rows of the {name} run have the id {row.id!r}; a run has one row for each trajectory")
     return Run(name, by_id, unreadable)

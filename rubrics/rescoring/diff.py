@@ -15,7 +15,7 @@ import heapq
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from math import isclose, sqrt
+from math import hypot, isclose, sqrt
 from typing import Any, Literal, get_args
 
 from rubrics.rescoring.ranks import ABSOLUTE, RELATIVE, GroupChange
@@ -308,5 +308,5 @@ def _means(changes: list[Change]) -> Means:
     k = len(clusters)
     if k < 2:
         return Means(n, old, new, mean)
-    error = 1.96 * sqrt(k / (k - 1) * sum(total**2 for total in clusters.values())) / n
+    error = 1.96 * sqrt(k / (k - 1)) * hypot(*clusters.values()) / n
     return Means(n, old, new, mean, mean - error, mean + error)

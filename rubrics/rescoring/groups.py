@@ -28,7 +28,7 @@ class GroupMethod:
         rubric: judges a group.
         size: how many members a group should have; None: as many as there are.
         assume_end, types: as of `Method`.
-        fingerprint: of the rubric.
+        fingerprint: of the rubric, and of what makes a group.
     """
 
     rubric: GroupRubric
@@ -38,9 +38,12 @@ class GroupMethod:
     fingerprint: str = ""
 
     @classmethod
-    def of(cls, rubric: GroupRubric, size: int | None, assume_end: End | None, types: Types | None) -> GroupMethod:
-        """A method with the rubric's fingerprint."""
-        return cls(rubric, size, assume_end, types or Types(), fingerprint_of(rubric))
+    def of(
+        cls, rubric: GroupRubric, size: int | None, by: str | None, assume_end: End | None, types: Types | None
+    ) -> GroupMethod:
+        """A method with its fingerprint; `by` is the expression that gives a trajectory's group."""
+        print_of_all = fingerprint_of([rubric, size, by])
+        return cls(rubric, size, assume_end, types or Types(), print_of_all)
 
 
 async def groups_as_completed(

@@ -14,7 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, aclosing, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +24,7 @@ from rubrics.group import GroupRubric
 from rubrics.rescoring import judging
 from rubrics.rescoring.content import content_hash
 from rubrics.rescoring.groups import GroupMethod, groups_as_completed
-from rubrics.rescoring.output import Key, Output, refuse_inputs
+from rubrics.rescoring.output import Key, Output, OutputError, refuse_inputs
 from rubrics.rescoring.replay import Method, Record, prepared
 from rubrics.rescoring.rows import Row, line_of
 from rubrics.rescoring.run import AssumedEnd, Numbered, as_completed, refuse_a_running_loop, row_of
@@ -47,7 +47,7 @@ class Finished:
 
     Attributes:
         summary: of all rows in the file.
-        kept: number of rows that were there before.
+        kept: number of rows that were there before and stayed.
         written: number of rows that this run wrote.
         stopped: why the run ended before its input did; None where it did not.
         others: rows in the file of trajectories that were not in the input.
@@ -102,10 +102,11 @@ def rescore_files(
             the inputs, nor in a folder among them. At the end they are in the order of the input.
         format: of the files; by default their content tells.
         resume: go on with a file: a row stays where the trajectory's id and content and the tree's fingerprint are the
-            same. Rows of another tree are set aside into `OUT.before1.jsonl`.
+            same. Unfinished ones are made again with `assume_end`, and those of several steps of which only the last
+            was recorded with `record="steps"`. Rows of another tree are set aside into `OUT.before1.jsonl`.
         overwrite: replace the file.
-        only_failed: go on with a file, and make only those of its rows again that failed: an error, or a judge that
-            gave no verdict.
+        only_failed: go on with a file of this tree, and make only those of its rows again that failed: an error, or a
+            judge that gave no verdict.
         where: a condition on trajectories, see `rubrics.rescoring.where.condition`.
         limit: how many trajectories are scored at most, those included that have a row already.
         group_by: what the trajectories of a group share, as an expression over the names that `where` knows, such as
@@ -129,7 +130,7 @@ def rescore_files(
         on_row, on_begin: told of each row that was written, and before the first one of the number of rows kept.
 
     Raises:
-        OutputError: the output cannot be used or written.
+        OutputError: the output, or a store, cannot be used or written.
         ConditionError: `where` is no expression.
         FormatError: there is no such format.
         EngineError: the workers cannot load the tree, or die one after another.
@@ -156,17 +157,17 @@ def rescore_files(
             refuse_inputs(Path(written), files)
     finished = Finished()
     trajectories = selected(read(files, format), where, limit, group_by)
-    failed: set[tuple[str | None, str | None]] = set()
 
     def again(data: Mapping[str, Any]) -> bool:
-        if only_failed and is_failure(data):
-            failed.add((data["id"], data.get("content")))
-            return True
-        return False
+        if data["status"] == "unfinished":
+            return assume_end is not None
+        unrecorded = record == "steps" and data.get("evaluation") and not data.get("evaluations") and data["steps"] > 1
+        return bool(unrecorded) or (only_failed and is_failure(data))
 
     with ExitStack() as stack:
         budget: Any
         pool: Pool | None = None
+        asking: Any = ()
         if engine == "ray":
             from rubrics.rescoring.engines.ray import Pool
 
@@ -175,33 +176,28 @@ def rescore_files(
             budget = pool = Pool(rubric, *recipe, budget_usd, workers, concurrency, worker_timeout)
         else:
             budget, money = judging.budget_of(budget_usd), None if price is None else judging.price_of(*price)
-            stack.enter_context(judging.equipped(rubric, judging.store_of(kept_at, ask_again), budget, money))
+            store_of_run = judging.store_of(kept_at, ask_again)
+            asking = stack.enter_context(judging.equipped(rubric, store_of_run, budget, money))
         method: Method | GroupMethod
         if isinstance(rubric, GroupRubric):
-            method = GroupMethod.of(rubric, group_size, assume_end, types)
+            method = GroupMethod.of(rubric, group_size, group_by, assume_end, types)
         else:
-            method = stack.enter_context(prepared(rubric, assume_end, types, record))
-            if budget is not None and pool is None:
-                method = replace(method, refused=budget.refused)
+            method = prepared(rubric, assume_end, types, record)
         output = stack.enter_context(
             Output(
                 out,
                 resume=resume or only_failed,
                 overwrite=overwrite,
                 rubric=method.fingerprint,
+                refuse_others=only_failed,
                 again=again,
-                on_kept=finished.summary.add_data,
             )
         )
-        finished.kept, finished.aside = output.kept, output.aside
-        on_begin(output.kept)
+        finished.aside = output.aside
+        on_begin(output.good)
         if only_failed:
-            trajectories = (
-                (number, key, trajectory)
-                for number, key, trajectory in trajectories
-                if output.has(key, number) or key[:2] in failed
-            )
-        job = _Job(output, finished, budget, on_error == "stop", stop or threading.Event(), on_row)
+            trajectories = (each for each in trajectories if output.holds(each[1]))
+        job = _Job(output, finished, asking, budget, on_error == "stop", stop or threading.Event(), on_row)
         if isinstance(method, GroupMethod):
             asyncio.run(job.run_groups(trajectories, method, concurrency))
         elif pool is not None:
@@ -210,7 +206,12 @@ def rescore_files(
             asyncio.run(job.run_async(trajectories, method, concurrency))
         else:
             job.run(trajectories, method)
-        finished.others = output.finish()
+        others = output.finish()
+        if finished.stopped is None:
+            finished.others = others
+        for data in output.kept():
+            finished.kept += 1
+            finished.summary.add_data(data)
     return finished
 
 
@@ -265,12 +266,13 @@ class _Job:
         self,
         output: Output,
         finished: Finished,
+        asking: Any,
         budget: Any,
         stops: bool,
         stop: threading.Event,
         on_row: Callable[[Row], None],
     ) -> None:
-        self.output, self.finished = output, finished
+        self.output, self.finished, self.asking = output, finished, asking
         self.budget, self.stops, self.stop, self.on_row = budget, stops, stop, on_row
         self.keys: dict[int, Key] = {}
 
@@ -316,7 +318,9 @@ class _Job:
         return self.finished.stopped is not None
 
     def _write(self, number: int, row: Row, line: bytes) -> None:
-        if self.budget is not None and self.budget.exhausted and row.status in ("error", "unscored"):
+        if (failure := judging.store_failure(self.asking)) is not None:  # what is paid for from now on would be lost
+            raise OutputError(failure)
+        if self.budget is not None and row.status in ("error", "unscored") and self.budget.exhausted:
             self.finished.stopped = self.finished.stopped or "budget"
             return
         self.output.add(self.keys.pop(number), line, number)

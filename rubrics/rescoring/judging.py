@@ -6,6 +6,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from rubrics.episode import Episode
 from rubrics.rubric import Rubric
 
 
@@ -57,9 +58,20 @@ def has_own_budget(rubric: Rubric) -> bool:
     return bool(_runs()) and any(asker.exchanger.budget is not None for asker in _runs().askers(rubric))
 
 
+def store_failure(asking: Any) -> str | None:
+    """Why a store of those that `equipped` gives cannot be used; None where all can."""
+    stores = [asker.exchanger.store for asker in asking or ()]
+    return next((store.failure for store in stores if store is not None and store.failure is not None), None)
+
+
 def planned(rubric: Any, store: Any, price: Any) -> AbstractContextManager[Any]:
     """`judges.runs.planned`; it gives None for a tree that asks no model."""
     return _runs().planned(rubric, store=store, price=price) if has_judges(rubric) else nullcontext()
+
+
+def was_refused(episode: Episode) -> bool:
+    """Whether the budget of the run refused a question of this episode."""
+    return _runs() is not None and episode in _runs().refused
 
 
 def _runs() -> Any:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from copy import copy
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,29 +26,25 @@ def live_paths(rubric: Rubric) -> list[str]:
     return found
 
 
-@contextmanager
-def keeping_recorded(rubric: Rubric) -> Iterator[tuple[Rubric, list[str]]]:
-    """The tree to replay: nodes that need the live environment answer what was recorded, for as long as the block runs.
+def keeping_recorded(rubric: Rubric) -> tuple[Rubric, list[str]]:
+    """The tree to replay, in which nodes that need the live environment answer what was recorded, and their paths.
 
-    Yields:
-        The tree, which is the given one unless its root is such a node, and the paths of such nodes.
+    The given tree is left as it is: others may be using it. What is above such a node is copied, all else is shared.
     """
     paths = live_paths(rubric)
-    if "" in paths:
-        yield _stand_in(rubric, ""), paths
-        return
-    taken: list[tuple[Rubric, str, Rubric]] = []
-    try:
-        for path in paths:
-            above, _, name = path.rpartition(".")
-            parent = rubric.get_rubric(above) if above else rubric
-            node = rubric.get_rubric(path)
-            parent._add_child(name, _stand_in(node, path))
-            taken.append((parent, name, node))
-        yield rubric, paths
-    finally:
-        for parent, name, node in reversed(taken):
-            parent._add_child(name, node)
+    return (_replaced(rubric, "", paths) if paths else rubric), paths
+
+
+def _replaced(node: Rubric, path: str, live: list[str]) -> Rubric:
+    if path in live:
+        return _stand_in(node, path)
+    below = f"{path}." if path else ""
+    if not any(each.startswith(below) for each in live):
+        return node
+    made = copy(node)
+    for name, child in node.named_children():
+        made._add_child(name, _replaced(child, f"{below}{name}", live))
+    return made
 
 
 def _stand_in(node: Rubric, path: str) -> Rubric:

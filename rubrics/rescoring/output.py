@@ -37,11 +37,20 @@ def refuse_inputs(path: Path, inputs: Iterable[str | Path]) -> None:
 
 @dataclass(slots=True)
 class _Place:
-    """Where a row stands in the file, and which place in the input it belongs to; None where that is not known."""
+    """Where a row stands in the file.
+
+    Attributes:
+        offset, length: in the file.
+        position: its place in the input; None where that is not known.
+        old: whether it was there before.
+        again: whether it is to be made again; it stays until it has been.
+    """
 
     offset: int
     length: int
     position: int | None = None
+    old: bool = False
+    again: bool = False
 
 
 class Output:
@@ -51,17 +60,17 @@ class Output:
         path: the file.
         resume: keep the rows that are there already; else there may be none.
         overwrite: begin with an empty file.
-        rubric: the fingerprint of the tree. Rows of another tree are set aside, into a file beside this one.
-        again: which rows, as JSON values, are to be made again.
-        on_kept: told of each row that is kept.
+        rubric: the fingerprint of the tree.
+        refuse_others: whether rows of another tree are refused. Else they are set aside, into a file beside this one.
+        again: which rows, as JSON values, are to be made again. Until they are, they stay.
 
     Attributes:
-        kept: number of rows that were there and stay.
+        good: number of rows that were there before and need not be made again.
         aside: the file with the rows of another tree; None where there were none.
 
     Raises:
         OutputError: the file is there and neither `resume` nor `overwrite` is given, is being written by another
-            process, holds something else than rows, or cannot be written.
+            process, holds something else than such rows, or cannot be written.
     """
 
     def __init__(
@@ -71,14 +80,14 @@ class Output:
         resume: bool = False,
         overwrite: bool = False,
         rubric: str = "",
+        refuse_others: bool = False,
         again: Callable[[Mapping[str, Any]], bool] = lambda data: False,
-        on_kept: Callable[[Mapping[str, Any]], None] = lambda data: None,
     ) -> None:
         self.path = Path(path)
         link = self.path.is_symlink()  # it stays one when the file is replaced
         self._target = self.path.resolve() if link else self.path
         self.rubric = rubric
-        self.kept = 0
+        self.good = 0
         self.aside: Path | None = None
         self._places: dict[Key, _Place] = {}
         self._end = 0  # of the rows in the file
@@ -93,7 +102,7 @@ class Output:
             elif os.fstat(self._file.fileno()).st_size and not resume:
                 raise OutputError(self._whose())
             else:
-                self._load(again, on_kept)
+                self._load(again, refuse_others)
         except FormatError as error:
             self._file.close()
             raise OutputError(f"{error}; choose another file, or give --overwrite") from None
@@ -138,28 +147,40 @@ class Output:
             return f"{self.path} holds a run of this rubric: give --resume to go on with it, or --overwrite"
         return f"{self.path} holds a run of another rubric: choose another file, or give --resume or --overwrite"
 
-    def _load(self, again: Callable[[Mapping[str, Any]], bool], on_kept: Callable[[Mapping[str, Any]], None]) -> None:
+    def _load(self, again: Callable[[Mapping[str, Any]], bool], refuse_others: bool) -> None:
         stale = repeated = False
         offset = 0
-        equal: Counter[tuple[str | None, str | None]] = Counter()
+        equal: Counter[str | None] = Counter()
         for line, data in self._lines():
+            id, content = data["id"], data.get("content")
             if data.get("rubric") != self.rubric:
+                if refuse_others:
+                    raise OutputError(self._whose())
                 stale = True
-            elif again(data):
-                repeated = True
             else:
-                id, content = data["id"], data.get("content")
-                self._places[id, content, equal[id, content]] = _Place(offset, len(line))
-                equal[id, content] += 1
-                on_kept(data)
+                key = (id, content, 0 if id is not None else equal[content])
+                repeated = repeated or key in self._places  # a process died after it made this one again
+                self._places.pop(key, None)
+                self._places[key] = _Place(offset, len(line), old=True, again=again(data))
+                equal[content] += id is None
             offset += len(line)
         self._file.truncate(offset)  # a process died while it wrote the last line
         self._end = offset
-        self.kept = len(self._places)
+        self.good = sum(not place.again for place in self._places.values())
         if stale:
             self._set_aside()
         if stale or repeated:
             self._rewrite(list(self._places))
+
+    def kept(self) -> Iterator[dict[str, Any]]:
+        """The rows that were there before and still stand, as JSON values."""
+        places = [place for place in self._places.values() if place.old]
+        if not places:
+            return
+        with self.path.open("rb") as file:
+            for place in places:
+                file.seek(place.offset)
+                yield row_data(file.read(place.length), self.path, 0)
 
     def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
         with self.path.open("rb") as file:
@@ -175,11 +196,15 @@ class Output:
         self.aside = aside
 
     def has(self, key: Key, position: int) -> bool:
-        """Whether there is a row for a trajectory already; where there is, its place in the input is noted."""
+        """Whether a trajectory has its row already; where there is one, its place in the input is noted."""
         place = self._places.get(key)
         if place is not None:
             place.position = position
-        return place is not None
+        return place is not None and not place.again
+
+    def holds(self, key: Key) -> bool:
+        """Whether there is a row for a trajectory, be it one that is to be made again."""
+        return key in self._places
 
     def add(self, key: Key, line: bytes, position: int) -> None:
         """Write a row, as a line of JSON, also in the place of one that was there. It is in the file on return.

@@ -88,10 +88,10 @@ def plan_files(
         money = None if price is None else judging.price_of(*price)
         found.judges = stack.enter_context(judging.planned(rubric, judging.store_of(store, False), money))
         if isinstance(rubric, GroupRubric):
-            groups = GroupMethod.of(rubric, group_size, assume_end, types)
+            groups = GroupMethod.of(rubric, group_size, group_by, assume_end, types)
             asyncio.run(_groups(trajectories, groups, note))
             return found
-        method = stack.enter_context(prepared(rubric, assume_end, types, "last"))
+        method = prepared(rubric, assume_end, types, "last")
         if rubric.is_async_tree:
             asyncio.run(_trees(numbered, method, note))
         else:

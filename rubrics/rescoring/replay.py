@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from rubrics.episode import Episode
 from rubrics.evaluation import Usage, evaluation_of
 from rubrics.fingerprint import fingerprints
 from rubrics.formats.parsing import FormatProblem
-from rubrics.rescoring.judging import judge_paths
+from rubrics.rescoring.judging import judge_paths, was_refused
 from rubrics.rescoring.live import keeping_recorded, kept_scores
 from rubrics.rescoring.rows import Row, step_rewards_dict
 from rubrics.rescoring.types import RebuildError, Types
@@ -50,7 +49,6 @@ class Method:
         fingerprint: of the tree.
         judges: fingerprints of its judges, by path.
         live: paths of nodes whose recorded scores are kept.
-        refused: whether the budget of the run refused a question of an episode, which has no score then.
     """
 
     rubric: Rubric
@@ -60,14 +58,12 @@ class Method:
     fingerprint: str = ""
     judges: dict[str, str] | None = None
     live: tuple[str, ...] = ()
-    refused: Callable[[Episode], bool] = lambda episode: False
 
 
-@contextmanager
 def prepared(
     rubric: Rubric, assume_end: End | None = None, types: Types | None = None, record: Record | None = None
-) -> Iterator[Method]:
-    """How trajectories are to be scored again. Nodes that need the live environment are replaced while the block runs.
+) -> Method:
+    """How trajectories are to be scored again.
 
     Args:
         rubric, assume_end, types: see `Method`.
@@ -78,8 +74,8 @@ def prepared(
     prints = fingerprints(rubric)
     judges = {path: prints[path] for path in judge_paths(rubric)} or None
     chosen: Record = record or ("steps" if rubric.is_async_tree else "last")
-    with keeping_recorded(rubric) as (tree, live):
-        yield Method(tree, assume_end, types or Types(), chosen, prints[""], judges, tuple(live))
+    tree, live = keeping_recorded(rubric)
+    return Method(tree, assume_end, types or Types(), chosen, prints[""], judges, tuple(live))
 
 
 class Replay:
@@ -103,7 +99,6 @@ class Replay:
         self._reason: str | None = None
         self._spent: Usage | None = None
         self._records = method.record == "steps"
-        self._refused = method.refused
         stamp: dict[str, Any] = {"content": content, "rubric": method.fingerprint}
         if isinstance(trajectory, FormatProblem):
             place = {"path": trajectory.path, "line": trajectory.line}
@@ -217,7 +212,7 @@ class Replay:
             row.evaluations = [None if is_unpaid(step) else next(records, None) for step in self.steps]
         row.step_rewards = step_rewards_dict(rewards)
         self._bill(episode.usage)
-        if self._refused(episode):
+        if was_refused(episode):
             row.reason, row.step_rewards = "the budget of the run is used up", None
             return
         row.reward = rewards.total

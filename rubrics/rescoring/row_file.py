@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rubrics.formats.parsing import FormatError
-from rubrics.rescoring.rows import Row, row_data
+from rubrics.rescoring.rows import Row, row_data, row_of
 
 
 class RowFile(Mapping[str, Row]):
@@ -56,16 +56,7 @@ class RowFile(Mapping[str, Row]):
             data = row_data(file.readline(), self.path, number)
         if data["id"] != id:
             raise FormatError(f"{self.path}:{number}: the file was changed while it was read", number)
-        try:
-            row = Row.from_dict(data)
-            for value in _numbers(row):
-                if not isinstance(value, int | float | None):
-                    raise TypeError(f"a score is a number or null, not {value!r}")
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise FormatError(
-                f"{self.path}:{number}: no row of a rescoring run: {type(error).__name__}: {error}", number
-            ) from None
-        return row
+        return row_of(data, self.path, number)
 
     def __contains__(self, id: object) -> bool:  # without reading the row
         return id in self._places
@@ -75,10 +66,3 @@ class RowFile(Mapping[str, Row]):
 
     def __len__(self) -> int:
         return len(self._places)
-
-
-def _numbers(row: Row) -> Iterator[object]:
-    yield from (row.reward, row.recorded_reward, *(row.components or {}).values())
-    for evaluation in (row.evaluation, *(row.evaluations or ())):
-        if evaluation is not None:
-            yield from (node.score for node in evaluation.nodes())

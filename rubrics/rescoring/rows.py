@@ -140,7 +140,8 @@ def read_rows(path: str | Path) -> Iterator[Row]:
     """
     with Path(path).open("rb") as file:
         for number, line in enumerate(file, start=1):
-            yield Row.from_dict(row_data(line, path, number))
+            if not line.isspace():
+                yield row_of(row_data(line, path, number), path, number)
 
 
 def row_data(line: bytes, path: str | Path, number: int) -> dict[str, Any]:
@@ -160,3 +161,33 @@ def row_data(line: bytes, path: str | Path, number: int) -> dict[str, Any]:
 
 
 _STATUSES = get_args(Status)
+_OBJECTS = ("step_rewards", "usage", "source", "judges", "components")
+
+
+def row_of(data: Mapping[str, Any], path: str | Path, number: int) -> Row:
+    """The row that `row_data` found.
+
+    Raises:
+        FormatError: something in it is not what a row has there.
+    """
+    try:
+        if not isinstance(data["id"], str | None):
+            raise TypeError(f"an id is a text, not {data['id']!r}")
+        for name in _OBJECTS:
+            if not isinstance(data.get(name), dict | None):
+                raise TypeError(f"{name} is an object or null, not {data[name]!r:.60}")
+        row = Row.from_dict(data)
+        for value in _numbers(row):
+            if not isinstance(value, int | float | None):
+                raise TypeError(f"a score is a number or null, not {value!r}")
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise FormatError(f"{path}:{number}: no row of a rescoring run: {why}", number) from None
+    return row
+
+
+def _numbers(row: Row) -> Iterator[object]:
+    yield from (row.reward, row.recorded_reward, *(row.components or {}).values())
+    for evaluation in (row.evaluation, *(row.evaluations or ())):
+        if evaluation is not None:
+            yield from (node.score for node in evaluation.nodes())

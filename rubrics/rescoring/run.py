@@ -81,9 +81,9 @@ def _one_by_one(
     types: Types | None,
     record: Record | None,
 ) -> Iterator[Row]:
-    with prepared(rubric, assume_end, types, record) as method:
-        for trajectory in trajectories:
-            yield row_of(trajectory, method)
+    method = prepared(rubric, assume_end, types, record)
+    for trajectory in trajectories:
+        yield row_of(trajectory, method)
 
 
 async def rescore_async(
@@ -98,14 +98,14 @@ async def rescore_async(
     """Like `rescore`, in async code. Closed early, it cancels and awaits what is in progress."""
     waiting: dict[int, Row] = {}
     following = 0
-    with prepared(rubric, assume_end, types, record) as method:
-        numbered = ((number, trajectory, None) for number, trajectory in enumerate(trajectories))
-        async with aclosing(as_completed(numbered, method, concurrency)) as rows:
-            async for position, row in rows:
-                waiting[position] = row
-                while following in waiting:
-                    yield waiting.pop(following)
-                    following += 1
+    method = prepared(rubric, assume_end, types, record)
+    numbered = ((number, trajectory, None) for number, trajectory in enumerate(trajectories))
+    async with aclosing(as_completed(numbered, method, concurrency)) as rows:
+        async for position, row in rows:
+            waiting[position] = row
+            while following in waiting:
+                yield waiting.pop(following)
+                following += 1
 
 
 async def as_completed(
@@ -163,8 +163,7 @@ def rescore_one(
     record: Record | None = None,
 ) -> Row:
     """The row of one trajectory, as `rescore` makes it; on a tree with async nodes this thread waits."""
-    with prepared(rubric, assume_end, types, record) as method:
-        return row_of(trajectory, method)
+    return row_of(trajectory, prepared(rubric, assume_end, types, record))
 
 
 async def rescore_one_async(
@@ -176,8 +175,7 @@ async def rescore_one_async(
     record: Record | None = None,
 ) -> Row:
     """Like `rescore_one`, in async code."""
-    with prepared(rubric, assume_end, types, record) as method:
-        return await row_of_async(trajectory, method)
+    return await row_of_async(trajectory, prepared(rubric, assume_end, types, record))
 
 
 def row_of(trajectory: Trajectory | FormatProblem, method: Method, content: str | None = None) -> Row:

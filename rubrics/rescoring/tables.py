@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
+from errno import EEXIST
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -108,8 +109,16 @@ def to_arrow(run: str | Path | Iterable[Row], *, long: bool = False) -> pyarrow.
     return pyarrow.Table.from_batches(list(_batches(run, long)), schema)
 
 
-def write_parquet(run: str | Path | Iterable[Row], path: str | Path, *, long: bool = False) -> int:
+def write_parquet(
+    run: str | Path | Iterable[Row], path: str | Path, *, long: bool = False, overwrite: bool = False
+) -> int:
     """Write a run to a Parquet file, a part at a time; see `to_arrow`. The file appears when it is complete.
+
+    Args:
+        run: the file that a run wrote, or its rows.
+        path: the file.
+        long: one row for every node.
+        overwrite: replace a file that is there.
 
     Returns:
         The number of rows of the table.
@@ -117,10 +126,13 @@ def write_parquet(run: str | Path | Iterable[Row], path: str | Path, *, long: bo
     Raises:
         MissingExtraError: pyarrow is not installed.
         FormatError: a line of the file is no row.
+        FileExistsError: there is such a file, and `overwrite` is not given.
         OSError: the file cannot be written.
     """
     parquet = _needed("pyarrow.parquet", "parquet")
     target, count = Path(path), 0
+    if target.exists() and not overwrite:
+        raise FileExistsError(EEXIST, "the file exists", str(path))
     partial = target.with_name(f"{target.name}.part")
     try:
         with parquet.ParquetWriter(partial, _schema(long), compression="zstd") as writer:

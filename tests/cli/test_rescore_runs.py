@@ -207,7 +207,7 @@ def test_dollars_without_a_price_are_refused(folder: Path) -> None:
 
 
 def test_two_processes_do_not_write_one_file(folder: Path) -> None:
-    first = start(folder, "--out", "out.jsonl", "--concurrency", "1")
+    first = start(folder, "--out", "out.jsonl", "--concurrency", "1", DELAY="0.1")
     wait_for_rows(folder, 1)
     code, said = run(folder, "--out", "out.jsonl", "--resume")
     assert code == 2

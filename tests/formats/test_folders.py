@@ -116,6 +116,18 @@ def test_a_format_may_go_by_the_first_bytes(tmp_path: Path) -> None:
     assert ids(tmp_path) == (["BITS 1"], [])
 
 
+def test_a_folder_that_nobody_may_look_into_is_said_to_be_that(tmp_path: Path) -> None:
+    def closed(folder: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    @reader("nosy", folder=closed)
+    def read_nosy(source: Source) -> Iterator[Trajectory]:
+        """Nosy."""
+        yield Trajectory("x")
+
+    assert ids(tmp_path) == ([], [f"{tmp_path}: cannot be read: Permission denied"])
+
+
 def test_a_format_that_cannot_tell_costs_its_file_and_no_other(tmp_path: Path) -> None:
     def names(record: dict[str, object]) -> bool:
         return "name" in record

@@ -123,12 +123,12 @@ def test_a_job_is_a_folder_of_trials(tmp_path: Path) -> None:
 
 
 def test_a_trial_of_several_steps_has_an_episode_for_each(tmp_path: Path) -> None:
-    (tmp_path / "result.json").write_text(json.dumps(DONE))
+    (tmp_path / "result.json").write_text(json.dumps({**DONE, "trial_name": "hello__Ab1"}))
     for name in ("one", "two"):
         trial(tmp_path / "steps" / name, verifier__reward_json={"reward": 1.0})
     assert [(item.id, item.reward) for item in read(tmp_path) if isinstance(item, Trajectory)] == [
-        ("one", 1.0),
-        ("two", 1.0),
+        ("hello__Ab1/one", 1.0),
+        ("hello__Ab1/two", 1.0),
     ]
 
 
@@ -137,3 +137,29 @@ def test_a_file_is_no_trial(tmp_path: Path) -> None:
     path.write_text(json.dumps({**HEAD, "steps": STEPS}))
     (problem,) = read(path, format="harbor")
     assert "expected the folder of a trial" in str(problem)
+
+
+def test_each_step_of_a_trial_of_several_has_its_own_result(tmp_path: Path) -> None:
+    ran = {"agent_execution": {"finished_at": "2026-01-01T00:00:00Z"}}
+    results = [
+        {"step_name": "build", **ran, "verifier_result": {"rewards": {"reward": 1.0}}},
+        {"step_name": "deploy", **ran, "exception_info": {"exception_type": "AgentTimeoutError"}},
+    ]
+    job = tmp_path / "job"
+    whole = {
+        **DONE,
+        "trial_name": "hello__Ab1",
+        "step_results": results,
+        "verifier_result": {"rewards": {"reward": 0.5}},
+    }
+    for name in ("build", "deploy", "test"):
+        trial(job / "hello__Ab1" / "steps" / name, verifier__reward_txt="0.25" if name == "test" else None)
+    (job / "hello__Ab1" / "agent").mkdir()  # Harbor's own, and empty
+    (job / "hello__Ab1" / "result.json").write_text(json.dumps(whole))
+    build, deploy, test = read(job)
+    assert isinstance(build, Trajectory) and isinstance(deploy, Trajectory) and isinstance(test, Trajectory)
+    assert (build.id, build.reward, build.end) == ("hello__Ab1/build", 1.0, "terminated")
+    assert (deploy.id, deploy.reward, deploy.end) == ("hello__Ab1/deploy", None, "truncated")
+    assert (test.id, test.reward, test.end) == ("hello__Ab1/test", 0.25, None)  # it was being run
+    assert build.metadata["group"] == "hello/build"
+    assert build.task == {"task_name": "hello", "source": "tasks"}

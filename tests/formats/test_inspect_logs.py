@@ -191,6 +191,15 @@ def test_how_it_ended(tmp_path: Path, more: dict[str, Any], end: str) -> None:
     assert trajectory.steps[-1].observation.done is (end == "terminated")
 
 
+def test_a_scorer_that_failed_is_no_failure_of_the_agent(tmp_path: Path) -> None:
+    begun = [{"event": "span_begin", "name": "solvers"}, {"event": "span_begin", "name": "scorers"}]
+    failed = sample(error={"message": "judge is down"}, events=begun)
+    path = json_log(tmp_path, failed, {**failed, "epoch": 2, "limit": {"type": "message"}})
+    one, two = trajectories(path)
+    assert (one.end, one.reward, one.metadata["components"]) == ("terminated", None, {"match": 1.0})
+    assert (two.end, two.reward) == ("truncated", None)
+
+
 def test_a_bare_nan_is_named_by_its_place_in_its_own_sample(tmp_path: Path) -> None:
     odd = sample("b", scores={"match": {"value": float("nan")}})
     results = {"scores": [{"metrics": {"accuracy": {"value": float("nan")}}}]}

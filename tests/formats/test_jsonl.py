@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from rubrics.formats import FormatProblem, read, write_jsonl
+from rubrics.formats import FormatError, FormatProblem, read, write_jsonl, write_parquet
 from rubrics.trajectory import Record, Step, Trajectory
 
 TEXT = st.text(st.characters(codec=None))  # also what UTF-8 cannot hold: halves of surrogate pairs
@@ -173,3 +173,20 @@ def test_a_trajectory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"steps\.0\.action") as caught:
         write_jsonl(tmp_path / "runs.jsonl", [Trajectory("a"), Trajectory("bad", steps=[Step(object(), 1)])])
     assert caught.value.__notes__ == ["in the trajectory 'bad'"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"id": 7}, "id: expected a valid string, found 7"),
+        ({"reward": "1"}, "reward: expected a valid number, found '1'"),
+        ({"end": "done"}, "end: expected 'terminated', 'truncated', 'error' or 'abandoned', found 'done'"),
+        ({"steps": [Step(1, 2, True)]}, "steps.0.reward: expected a valid number, found True"),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path, more: Any, message: str) -> None:
+    wrong = Trajectory(**{"id": "t", **more})
+    for write, name in ((write_jsonl, "t.jsonl"), (write_parquet, "t.parquet")):
+        with pytest.raises(FormatError, match=message) as caught:
+            write(tmp_path / name, [wrong])
+        assert caught.value.__notes__ == [f"in the trajectory {wrong.id!r}"]

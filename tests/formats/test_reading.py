@@ -134,6 +134,29 @@ def test_a_reader_is_one_function_with_a_decorator(tmp_path: Path) -> None:
     assert first.source == {"format": "mine", "path": str(path), "line": 1}
 
 
+def test_a_reader_that_fails_costs_its_own_file_only(tmp_path: Path) -> None:
+    @reader("mine", detect=lambda record: isinstance(record, dict) and "name" in record)
+    def read_mine(source: Source) -> Iterator[Any]:
+        """My own format."""
+        for record in source.records():
+            assert isinstance(record, Parsed)
+            yield Trajectory(record.value["name"]) if record.value["name"] else None
+            if record.value["name"] == 3:
+                raise ArithmeticError("three")
+
+    mine, ours = tmp_path / "mine.jsonl", tmp_path / "ours.jsonl"
+    mine.write_text('{"name": "x"}\n{"name": 2}\n{"name": 2}\n{"name": 0}\n{"name": [1]}\n{"name": 3}\n{"name": 4}\n')
+    ours.write_text(line("a"))
+    trajectories, problems = ids([mine, ours])
+    assert trajectories == ["x", "2", "2#2", "3", "a"]  # a number is an id, too
+    assert problems == [
+        f"{mine}:4: the reader 'mine' handed out None, not a Trajectory whose id is a text, or a FormatProblem",
+        f"{mine}:5: the reader 'mine' handed out {Trajectory([1])!r:.80}, not a Trajectory whose id is a text, "  # type: ignore[arg-type]
+        "or a FormatProblem",
+        f"{mine}:6: the reader 'mine' failed: ArithmeticError: three",
+    ]
+
+
 def test_a_name_is_taken_once() -> None:
     with pytest.raises(FormatError, match="a reader for the format 'jsonl' already"):
         reader("jsonl", detect=bool)(lambda source: iter(()))

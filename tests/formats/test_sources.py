@@ -1,7 +1,9 @@
 """What a file may look like: compressed, torn, in lines, arrays and documents; always the same records."""
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import sys
 from collections.abc import Callable
@@ -72,6 +74,10 @@ def test_records_are_the_same_in_every_encoding(
     assert found == (values, [])
 
 
+TORN = [(1, "Expecting ':' delimiter (column 1)"), (2, "Expecting ',' delimiter (column 1)")]
+EXPECTING = "2: not JSON: Expecting value (column 1)"
+
+
 @pytest.mark.parametrize(
     ("content", "values", "problems"),
     [
@@ -89,6 +95,9 @@ def test_records_are_the_same_in_every_encoding(
             [{"a": 1}, {"b": 2}],
             ["1: not JSON: Invalid control character at (column 17)"],
         ),
+        (b'{"a"\n{"b": 2\n{"c": 3}\n', [{"c": 3}], [f"{n}: not JSON: {m}" for n, m in TORN]),
+        (b'{"a": 1}{"b": 2}\n{"c": \n{"d": 4}\n', [{"a": 1}, {"b": 2}, {"d": 4}], [EXPECTING]),
+        (b'{"a": 1}}\n{"b": 2}\n{"c": 3}\n', [{"a": 1}, {"b": 2}, {"c": 3}], ["1: not JSON: Expecting value"]),
         (b'{"a": 1,\n"b": tru', [], ["2: the file ends in the middle of a JSON document; the value starts at line 1"]),
         (b'{"a"\n{"b"\n{"c"\n', [], ["2: not JSON: Expecting ':' delimiter; the value starts at line 1"]),
         (
@@ -148,6 +157,15 @@ def test_the_package_for_zstandard_is_named_where_it_is_missing(
     (problem,) = read(tmp_path / "a.jsonl.zst")
     assert isinstance(problem, FormatProblem)
     assert problem.message.endswith("pip install 'rubrics[zstd]'")
+
+
+@pytest.mark.parametrize(("compress", "kind"), [(bz2.compress, "bzip2"), (lzma.compress, "xz")])
+def test_another_compression_is_named_and_not_passed_over(tmp_path: Path, compress: Any, kind: str) -> None:
+    path = tmp_path / f"runs.jsonl.{'bz2' if kind == 'bzip2' else kind}"
+    path.write_bytes(compress(line("a")))
+    for where in (path, tmp_path):
+        (problem,) = read(where)
+        assert str(problem) == f"{path}: the file is compressed with {kind}, which is not read; decompress it first"
 
 
 @pytest.mark.parametrize("name", ["airline.json", "airline.json.gz", "airline.jsonl.zst", "airline.traj", "airline"])

@@ -244,6 +244,13 @@ def test_the_interval_is_that_of_the_mean_difference() -> None:
     assert compare([row("a", None)], [row("a", None)]).reward.n == 0
 
 
+def test_the_interval_of_enormous_rewards() -> None:
+    old, new = ([row(str(n), sign * n * 1e300) for n in range(4)] for sign in (1, -1))
+    means = compare(old, new).reward
+    assert means.low is not None and means.high is not None
+    assert means.low < means.difference == -3e300 < means.high
+
+
 def test_rollouts_of_one_task_are_not_independent() -> None:
     values = {"a": 0.1, "b": 0.2}
     old = [row(f"{g}{n}", 0.0, group=g) for g in values for n in range(50)]
@@ -365,6 +372,11 @@ def test_two_rows_of_one_id_name_both_lines(tmp_path: Path) -> None:
         compare([row("a", 0.5), row("a", 0.5)], [])
 
 
+def test_an_id_that_is_no_text() -> None:
+    with pytest.raises(DiffError, match="an id is a text, not 7"):
+        compare([row(7, 0.5)], [])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -376,7 +388,7 @@ def test_two_rows_of_one_id_name_both_lines(tmp_path: Path) -> None:
         (b'{"id": "b", "status": "scored", "reward": 1.0, "evaluation": {"path": ""}}\n', r":2: no row .* KeyError"),
         (
             b'{"id": "b", "status": "scored", "reward": "1.0"}\n',
-            r":2: no row .* a score is a number or null, not '1.0'",
+            r":2: no row .*a score is a number or null, not '1.0'",
         ),
         (b"\xff\n", r":2: not JSON"),
     ],

@@ -32,6 +32,8 @@ class Ranks(GroupRubric):
         numbers = [each.steps[-1].action.number for each in group]
         if "bad" in numbers:
             raise ValueError("a bad number")
+        if "exit" in numbers:
+            raise SystemExit(3)
         ranks = [sum(number > other for other in numbers) / (len(numbers) - 1) for number in numbers]
         return GroupScores(tuple(ranks), ("why",) * len(ranks), Usage(calls=1, cost=0.5), {"best": max(numbers)})
 
@@ -99,13 +101,14 @@ def test_members_that_did_not_finish_are_left_out(tmp_path: Path, end: Any) -> N
         assert rewards(rows) == {"a": 0.0, "b": 1.0}
 
 
-def test_a_group_that_fails_fails_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("bad", "reason"), [("bad", "ValueError: a bad number"), ("exit", "SystemExit: 3")])
+def test_a_group_that_fails_fails_alone(tmp_path: Path, bad: str, reason: str) -> None:
     rows = run(
         tmp_path,
-        [trajectory("a", 1, 1), trajectory("b", "bad", 1), trajectory("c", 1, 2), trajectory("d", 2, 2)],
+        [trajectory("a", 1, 1), trajectory("b", bad, 1), trajectory("c", 1, 2), trajectory("d", 2, 2)],
     )
     assert [row.status for row in rows] == ["error", "error", "scored", "scored"]
-    assert rows[0].reason == "ValueError: a bad number"
+    assert rows[0].reason == reason
 
 
 def test_a_group_is_scored_again_as_a_whole(tmp_path: Path) -> None:
@@ -122,6 +125,38 @@ def test_a_group_is_scored_again_as_a_whole(tmp_path: Path) -> None:
         (tmp_path / "out.jsonl").write_bytes(whole[:cut])
         rows = run(tmp_path, [*first, trajectory("e", 3, 2)], resume=True)
         assert rewards(rows) == {"a": 0.0, "b": 1.0, "c": 0.0, "d": 0.5, "e": 1.0}
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("rows_before", range(1, 6))
+def test_a_run_that_dies_while_groups_are_scored_again_leaves_one_row_each(tmp_path: Path, rows_before: int) -> None:
+    members = [trajectory(f"{g}{m}", m, g) for g in range(3) for m in range(2)]
+    run(tmp_path, members[::2])
+    left = rows_before
+
+    def die(row: Row) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(tmp_path, members, resume=True, on_row=die)
+    rows = run(tmp_path, members, resume=True)
+    assert rewards(rows) == {f"{g}{m}": float(m) for g in range(3) for m in range(2)}
+    assert len(rows) == 6
+    finished = rescore_files(tmp_path / "runs.jsonl", Ranks(), tmp_path / "out.jsonl", resume=True)
+    assert (finished.kept, finished.written, finished.summary.statuses) == (6, 0, {"scored": 6})
+
+
+def test_other_groups_are_judged_anew(tmp_path: Path) -> None:
+    several = [trajectory("a", 1, None), trajectory("b", 2, None)]
+    assert rewards(run(tmp_path, several)) == {"a": None, "b": None}
+    assert rewards(run(tmp_path, several, resume=True, group_by="task.id")) == {"a": 0.0, "b": 1.0}
+    assert rewards(run(tmp_path, several, resume=True, group_by="task.id", group_size=3)) == {"a": None, "b": None}
 
 
 def test_what_members_share_can_be_said(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,13 @@ def runs(tmp_path: Path) -> Path:
     numbers: list[Any] = [1, 2, 3, "bad", 5, 6, 7, 8, 9, 10]
     write_jsonl(path, [trajectory(f"t{i}", number, (10 - i) / 500) for i, number in enumerate(numbers)])
     return path
+
+
+class Mended(Reads):
+    broken = True
+
+    def forward(self, action: Any, observation: Any) -> Any:
+        return super().forward(action, observation) if self.broken else 1.0
 
 
 def ids(path: Path) -> list[Any]:
@@ -173,12 +181,7 @@ def test_a_trajectory_that_changed_is_scored_again_and_one_that_is_gone_stays(ru
 
 
 def test_failures_alone_are_repeated(runs: Path) -> None:
-    class Mended(Reads):
-        broken = True
-
-        def forward(self, action: Any, observation: Any) -> Any:
-            return super().forward(action, observation) if self.broken else 1.0
-
+    Mended.broken = True
     out = runs.with_name("out.jsonl")
     rescore_files(runs, Mended(), out, limit=5)
     Mended.broken = False
@@ -186,6 +189,58 @@ def test_failures_alone_are_repeated(runs: Path) -> None:
     finished = rescore_files(runs, Mended(), out, only_failed=True, on_row=lambda row: seen.append(row.id))
     assert (seen, finished.kept) == (["t3"], 4)
     assert [(row.id, row.status) for row in read_rows(out)] == [(f"t{i}", "scored") for i in range(5)]
+
+
+def test_failed_rows_stay_until_they_are_made_again(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    runs.unlink()
+    write_jsonl(runs, [trajectory(f"t{i}", "bad" if i % 2 else i) for i in range(6)])
+    Mended.broken = True
+    rescore_files(runs, Mended(), out)
+    Mended.broken = False
+    finished = rescore_files(runs, Mended(), out, only_failed=True, where="id == 't3'")
+    assert (finished.kept, finished.written, finished.summary.statuses) == (5, 1, {"scored": 4, "error": 2})
+    assert sorted(ids(out)) == ALL[:6]
+    finished = rescore_files(runs, Mended(), out, only_failed=True)
+    assert (finished.written, finished.summary.statuses) == (2, {"scored": 6})
+    assert ids(out) == ALL[:6]
+
+
+def test_failed_rows_of_another_rubric_are_not_made_again(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    rescore_files(runs, Reads(), out)
+    before = out.read_bytes()
+    with pytest.raises(OutputError, match=r"out.jsonl holds a run of another rubric"):
+        rescore_files(runs, Reads(2.0), out, only_failed=True)
+    assert out.read_bytes() == before
+
+
+def test_unfinished_trajectories_are_scored_once_their_end_is_assumed(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    runs.unlink()
+    write_jsonl(runs, [trajectory(f"t{i}", i, end=None if i % 2 else "terminated") for i in range(6)])
+    assert rescore_files(runs, Reads(), out).summary.statuses == {"scored": 3, "unfinished": 3}
+    finished = rescore_files(runs, Reads(), out, resume=True, assume_end="truncated")
+    assert (finished.kept, finished.written, finished.summary.statuses) == (3, 3, {"scored": 6})
+    assert ids(out) == ALL[:6]
+
+
+def test_steps_that_were_not_recorded_are_once_they_are_asked_for(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    step = Step({"number": 1}, {"text": "x"})
+    runs.unlink()
+    write_jsonl(runs, [Trajectory("t", steps=[step, step], end="terminated"), trajectory("u", 1)])
+    rescore_files(runs, Reads(), out)
+    finished = rescore_files(runs, Reads(), out, resume=True, record="steps")
+    assert (finished.kept, finished.written) == (1, 1)
+    assert [row.evaluations is not None for row in read_rows(out)] == [True, False]
+
+
+def test_an_interrupted_run_does_not_say_what_is_in_the_input(runs: Path) -> None:
+    out, stop = runs.with_name("out.jsonl"), threading.Event()
+    rescore_files(runs, Reads(), out, where="id != 't0'")
+    finished = rescore_files(runs, Reads(), out, resume=True, stop=stop, on_row=lambda row: stop.set())
+    assert (finished.stopped, finished.others) == ("interrupted", 0)
 
 
 def test_verdicts_that_failed_are_failures_too(runs: Path) -> None:
@@ -431,6 +486,26 @@ def test_no_tree_makes_a_reward_of_what_the_budget_refused(
         row.reward for row in rescore(read(runs), tree(client=yes(), max_tokens=10))
     ]
     assert len(client.requests) == (30 if isinstance(rubric, LLMJudge) else 10)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_store_that_cannot_be_written_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    runs, out, client = tmp_path / "runs.jsonl", tmp_path / "out.jsonl", yes()
+    write_jsonl(runs, [trajectory(f"t{i}", i) for i in range(10)])
+    rubric = Fallback(polite(client, store=tmp_path / "own.jsonl" if own else None), 0.0, on_error=True)
+
+    def full(*_: Any) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("judges.store._Shard.write", full)
+        with pytest.raises(OutputError, match=r"\.jsonl cannot be written: No space left on device"):
+            rescore_files(runs, rubric, out, concurrency=2)
+    assert len(client.requests) <= 4
+    assert ids(out) == []
+    assert rescore_files(runs, rubric, out, resume=True).written == 10
 
 
 def test_verdicts_of_all_steps_are_in_the_row(tmp_path: Path) -> None:

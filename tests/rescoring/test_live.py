@@ -100,3 +100,26 @@ def test_the_tree_is_put_back_where_the_run_is_given_up() -> None:
     next(rows)
     rows.close()  # type: ignore[attr-defined]
     assert isinstance(tree.get_rubric("live"), Live)
+
+
+def test_the_tree_is_left_alone_so_that_several_may_use_it() -> None:
+    class Custom(Rubric):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = half(Live())
+            self.reads = Reads()
+
+        def forward(self, action: Any, observation: Any) -> Any:
+            return (self.inner(action, observation) + self.reads(action, observation)) / 2
+
+    tree = Custom()
+    recordings = [recording({"inner.live": 1.0}), recording({"inner.live": 0.5})]
+    pairs = []
+    for one, other in zip(rescore(recordings, tree), rescore(recordings, tree), strict=True):
+        assert isinstance(tree.get_rubric("inner.live"), Live)
+        assert isinstance(tree.inner[1], Live)
+        pairs.append((one.reward, other.reward))
+    assert pairs == [(0.625, 0.625), (0.5, 0.5)]
+    for _ in range(10):
+        rescore_one(recordings[0], tree)
+    assert len(tree.reads._parents) < 10

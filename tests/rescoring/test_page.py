@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rubrics import Evaluation
+from rubrics import Evaluation, Step
 from rubrics.formats import write_jsonl
 from rubrics.rescoring import Page, Row, compare, compare_recorded, write_page
 from tests.rescoring.runs import recording, row, row_of, tree
@@ -140,7 +140,35 @@ def test_it_fits_the_window(tmp_path: Path, visit: Open, width: int, scheme: str
     assert (max(shades) < 60) == (scheme == "dark")
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_words_of_any_length_fit(tmp_path: Path, visit: Open, width: int) -> None:
+    word = "w" * 5000
+    said = recording(word, word)
+    said.task = {word: word}
+    said.steps[0] = Step({"content": word, "tool_calls": []}, {"messages": [{"role": word, "name": word}]})
+    old, new = (
+        row_of(said, reward, {word: reward}, reasons={word: word}, group=word, source={"path": word})
+        for reward in (0, 1)
+    )
+    write_jsonl(tmp_path / "r.jsonl", [said])
+    page = visit(
+        written(tmp_path, [old], [new], trajectories=[tmp_path / "r.jsonl"]), viewport={"width": width, "height": 800}
+    )
+    assert page.locator("#trajectories tbody tr").bounding_box()["height"] < 200
+    page.click("#trajectories tbody button")
+    page.wait_for_selector(".step")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "none"
+
+
 # --- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_an_id_may_be_empty(tmp_path: Path, visit: Open) -> None:
+    page = visit(written(tmp_path, [row("", 0.5), row(" ", 0.5)], [row("", 0.6), row(" ", 0.7)]))
+    assert ids(page) == ["(no id)", "(no id)"]
+    page.click("text=(no id) >> nth=1")
+    assert page.inner_text(".moved").split()[:3] == ["0.500", "→", "0.600"]
 
 
 def test_sorting(tmp_path: Path, visit: Open) -> None:
@@ -166,7 +194,7 @@ def test_filtering(tmp_path: Path, visit: Open) -> None:
     assert ids(page) == ["b", "B2"]
     assert page.inner_text("#found") == "2 of 6."
     page.click("#filters button[type=reset]")
-    page.wait_for_function("document.getElementById('found').textContent === 'All 6.'")
+    page.locator("#found", has_text="All 6.").wait_for()
     page.select_option("#way", "newly_unscored")
     assert ids(page) == ["d"]
     page.click("#counts button[data-way=down]")
@@ -237,6 +265,7 @@ def test_steps_beside_the_tree(tmp_path: Path, visit: Open, chats: Any) -> None:
     _, old, new = chats
     page = visit(written(tmp_path, old, new))
     page.click("button:text-is('t-1')")
+    page.wait_for_selector("h1:text-is('t-1')")
     assert page.inner_text("#one h1") == "t-1"
     assert page.inner_text(".moved").split() == ["0.750", "→", "0.250", "−0.500", "▼", "down"]
     cards = page.locator(".step").all_inner_texts()
@@ -288,6 +317,7 @@ def test_steps_that_cannot_be_shown_say_why(tmp_path: Path, visit: Open, chats: 
     file.write_text(file.read_text().replace("first text", "changed since"))
     page = visit(written(tmp_path, old, new))
     page.click("button:text-is('t-1')")
+    page.wait_for_selector("h1:text-is('t-1')")
     assert f"{file} does not hold this trajectory as it was scored" in page.inner_text("#one")
     assert "it was rude" in page.inner_text("#one")
 
@@ -296,6 +326,7 @@ def test_a_trajectory_without_details_says_so(tmp_path: Path, visit: Open) -> No
     page = visit(written(tmp_path, *runs(), details=1))
     assert page.inner_text("#found") == "All 6. The steps and trees of 1 are in this page."
     page.click("button:text-is('c')")
+    page.wait_for_selector("h1:text-is('c')")
     assert "are not in this page" in page.inner_text("#one")
     assert page.inner_text(".moved").split() == ["0.500", "→", "0.500", "unchanged"]
 

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from rich.console import Console
 
 from rubrics import Evaluation, Gate, Rubric, Score, Unscored, WeightedSum
+from rubrics.formats import FormatError
 from rubrics.rescoring import Row, Summary, read_rows, rescore
 from rubrics.trajectory import Record, Step, Trajectory
 
@@ -74,8 +75,24 @@ def test_metadata_is_written_as_well_as_json_can() -> None:
 def test_rows_are_read_back_as_a_stream(tmp_path: Path) -> None:
     rows = [Row("a", "scored", 1.0, evaluation=Evaluation("", "Leaf", "scored", 1.0)), Row("b", "unfinished")]
     path = tmp_path / "rows.jsonl"
-    path.write_bytes(b"".join(row.to_json() for row in rows))
+    path.write_bytes(b"\n".join(row.to_json() for row in rows))
     assert list(read_rows(path)) == rows
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ('"reward": "1.0"', "a score is a number or null, not '1.0'"),
+        ('"reward": 1, "other": 1', "unexpected keyword argument 'other'"),
+        ('"reward": 1, "evaluation": {"x": 1}', "KeyError"),
+        ('"reward": 1, "step_rewards": [1]', r"step_rewards is an object or null, not \[1\]"),
+    ],
+)
+def test_a_line_that_is_no_row_is_named(tmp_path: Path, more: str, message: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"id": "a", "status": "scored", ' + more + "}\n")
+    with pytest.raises(FormatError, match=rf"rows\.jsonl:1: no row of a rescoring run: .*{message}"):
+        list(read_rows(path))
 
 
 # --- the summary -----------------------------------------------------------------------------------------------------

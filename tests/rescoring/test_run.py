@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from rubrics import Gate, Rubric, Score, Sequential, TrajectoryRubric, Unscored, Usage, WeightedSum, add_usage
+from rubrics import Gate, Rubric, Score, Sequential, Threaded, TrajectoryRubric, Unscored, Usage, WeightedSum, add_usage
 from rubrics.formats import FormatProblem
 from rubrics.rescoring import Row, rescore, rescore_async, rescore_one
 from rubrics.trajectory import End, Record, Step, Trajectory
@@ -360,8 +360,8 @@ def test_rows_out_are_rows_in(runs: list[list[Any]], leaf: Callable[[], Rubric])
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), asyncio.CancelledError(), KeyError("x")])
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_leaf_that_exits_or_gives_up_fails_its_own_row_only(error: BaseException, is_async: bool) -> None:
+@pytest.mark.parametrize("tree", ["plain", "async", "several", "nested", "threads"])
+def test_a_leaf_that_exits_or_gives_up_fails_its_own_row_only(error: BaseException, tree: str) -> None:
     class Leaf(Rubric):
         def forward(self, action: Any, observation: Any) -> float:
             if action.number < 0:
@@ -372,9 +372,15 @@ def test_a_leaf_that_exits_or_gives_up_fails_its_own_row_only(error: BaseExcepti
         async def forward(self, action: Any, observation: Any) -> float:  # type: ignore[override]
             return super().forward(action, observation)
 
-    rows = list(
-        rescore([trajectory("a", 1), trajectory("b", -1), trajectory("c", 1)], AsyncLeaf() if is_async else Leaf())
-    )
+    several = WeightedSum([AsyncLeaf(), AsyncLeaf()], [0.5, 0.5])
+    trees = {
+        "plain": Leaf(),
+        "async": AsyncLeaf(),
+        "several": several,
+        "nested": WeightedSum([several, AsyncLeaf()], [0.5, 0.5]),
+        "threads": WeightedSum([Threaded(Leaf()), Threaded(Leaf())], [0.5, 0.5]),
+    }
+    rows = list(rescore([trajectory("a", 1), trajectory("b", -1), trajectory("c", 1)], trees[tree]))
     assert [row.status for row in rows] == ["scored", "error", "scored"]
     assert type(error).__name__ in str(rows[1].reason)
 

@@ -164,8 +164,17 @@ def test_what_fails_leaves_no_file(tmp_path: Path) -> None:
 
     (tmp_path / "old.parquet").write_text("old")
     with pytest.raises(KeyboardInterrupt):
-        write_parquet(interrupted(), tmp_path / "old.parquet")
+        write_parquet(interrupted(), tmp_path / "old.parquet", overwrite=True)
     assert (tmp_path / "old.parquet").read_text() == "old"
+
+
+def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
+    run = tmp_path / "run.jsonl"
+    run.write_bytes(row("a", 0.5).to_json())
+    with pytest.raises(FileExistsError, match="the file exists"):
+        write_parquet(run, run)
+    assert write_parquet(run, tmp_path / "run.parquet") == 1
+    assert write_parquet(run, tmp_path / "run.parquet", overwrite=True) == 1
 
 
 @pytest.mark.parametrize(("module", "extra"), [("pyarrow", "parquet"), ("polars", "polars"), ("pandas", "pandas")])

@@ -96,11 +96,9 @@ class Worker:
         equipped = judging.equipped(rubric, store, self.budget, price, recipe.workers)
         self.asking = self._open.enter_context(equipped)
         types = pickle.loads(recipe.types)
-        method = self._open.enter_context(prepared(rubric, recipe.assume_end, types, recipe.record))
+        method = prepared(rubric, recipe.assume_end, types, recipe.record)
         if isinstance(recipe.tree, bytes) or method.rubric.keeps_state:
             method = replace(method, fingerprint=recipe.fingerprint, judges=recipe.judges)
-        if self.budget is not None:
-            method = replace(method, refused=self.budget.refused)
         self.method = method
         return method.fingerprint
 

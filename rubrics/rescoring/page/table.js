@@ -9,6 +9,8 @@ const difference = (i) => {
 };
 const groupOf = (i) => (data.rows.group[i] < 0 ? "" : data.groupNames[data.rows.group[i]]);
 
+const idName = (i) => data.rows.id[i].trim() || "(no id)"; // else there is nothing to click on
+
 const COLUMNS = [
   { name: "id", title: "trajectory", value: (i) => data.rows.id[i], text: true },
   { name: "group", title: "group", value: groupOf, text: true, minor: true, when: () => data.groupNames.length > 0 },
@@ -115,7 +117,7 @@ function showTable() {
 function trajectoryRow(i, columns) {
   const { rows } = data;
   const cell = {
-    id: () => el("button", { type: "button", class: "link path", onclick: () => openTrajectory(i) }, rows.id[i]),
+    id: () => el("button", { type: "button", class: "link path", onclick: () => openTrajectory(i) }, idName(i)),
     group: () => el("span", { class: "path soft" }, groupOf(i)),
     way: () => [wayTag(data.ways[rows.way[i]]), view.unstable.has(i) ? el("span", { class: "tag lost", title: "the tree is the same" }, "same tree") : ""],
     old: () => scoreOr(rows.old[i], rows.oldStatus[i]),

@@ -33,7 +33,7 @@ function showTrajectory(i) {
       go(-1, "Previous", "k"),
       go(1, "Next", "j"),
     ),
-    el("h1", { class: "path" }, rows.id[i]),
+    el("h1", { class: "path" }, idName(i)),
     el(
       "p",
       { class: "moved" },
