@@ -40,6 +40,14 @@ class Works(Rubric):
         return float(total >= 0)
 
 
+class Blocks(Rubric):
+    """Waits for something outside, as a check does that runs another program."""
+
+    def forward(self, action: Any, observation: Any) -> float:
+        time.sleep(0.004)
+        return 1.0
+
+
 class Longer(Rubric):
     def forward(self, action: Any, observation: Any) -> float:
         return float(len(action.text) > 100)
@@ -139,6 +147,8 @@ def main() -> None:
             print(f"two {name} against one: {median(ratios):.2f} (rounds: {', '.join(f'{r:.2f}' for r in ratios)})")
         print(f"one worker against the local engine: {median(rates['1 worker']) / median(rates['local']):.2f}")
         print(f"first row after {median(starts):.1f} s, with Ray started already")
+        one, two = (measured(runs, Blocks(), engine="ray", workers=workers).rate for workers in (1, 2))
+        print(f"a leaf that blocks its process for 4 ms a step: two workers against one {two / one:.2f}")
         local, watch = measured(many, light()), measured(many, light(), engine="ray", workers=2)
         print(f"a light tree, {watch.rows} rows: local {local.rate:.0f} rows/s, two workers {watch.rate:.0f} rows/s")
         print(f"CPU of the run's own process: {watch.cpu * 1e6:.0f} µs a row, local {local.cpu * 1e6:.0f} µs")
