@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from judges.verdict import JudgeConfigError
 from rubrics.evaluation import NO_USAGE, Usage
 
 _ONE_CALL = Usage(calls=1)
+_Sent = tuple[ChatReply | ChatError, Usage, Wire | None]
+"""What became of a request, what it cost, and the form it was sent in; None where it was recorded already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class Exchanger:
         """
         store = self.store
         if store is None:
-            outcome, usage, _ = await self._in_flight(request)
+            outcome, usage, _ = await self._in_flight(request, lambda: self._send(request))
             return Exchange(outcome, usage)
         if not store.is_loaded:
             await asyncio.to_thread(store.load)
@@ -128,21 +130,36 @@ class Exchanger:
             )
             return Exchange(ChatError("not_recorded", said), cached=True)
         store.open()  # a store that cannot be written is to be known before anything is paid for
-        outcome, usage, wire = await self._in_flight(request)
-        if not (isinstance(outcome, ChatError) and outcome.kind == "budget"):
-            store.put(key, self.endpoint, request, outcome, wire, self.template)
-        return Exchange(outcome, usage)
+        again = store.replays and replay
+        outcome, usage, wire = await self._in_flight(request, lambda: self._kept(store, key, request, again))
+        self._keep(store, key, request, outcome, wire)  # where somebody with another store sent it
+        return Exchange(outcome, usage, cached=wire is None)
 
-    async def _in_flight(self, request: ChatRequest) -> tuple[ChatReply | ChatError, Usage, Wire]:
-        """Send, or wait for an identical request that is under way; only the first who waits is charged."""
+    async def _kept(self, store: Store, key: str, request: ChatRequest, again: bool) -> _Sent:
+        """Send and record. Whoever asks the same meanwhile joins, and finds it in the store from then on."""
+        found = store.get(key) if again else None  # it may have been recorded on the way here
+        if isinstance(found, ChatReply):
+            return found, NO_USAGE, None
+        outcome, usage, wire = await self._send(request)
+        self._keep(store, key, request, outcome, wire)
+        return outcome, usage, wire
+
+    def _keep(
+        self, store: Store, key: str, request: ChatRequest, outcome: ChatReply | ChatError, wire: Wire | None
+    ) -> None:
+        if not (isinstance(outcome, ChatError) and outcome.kind == "budget"):
+            store.put(key, self.endpoint, request, outcome, wire or self._wire, self.template)
+
+    async def _in_flight(self, request: ChatRequest, start: Callable[[], Coroutine[Any, Any, _Sent]]) -> _Sent:
+        """Start, or wait for an identical request that is under way; only the first who waits is charged."""
         key = (self._identity, _same(request))
-        (outcome, usage, wire), first = await shared(self._loop(), key, lambda: self._send(request))
+        (outcome, usage, wire), first = await shared(self._loop(), key, start)
         return outcome, usage if first else NO_USAGE, wire
 
     def _loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop() if self._local else request_loop()
 
-    async def _send(self, request: ChatRequest) -> tuple[ChatReply | ChatError, Usage, Wire]:
+    async def _send(self, request: ChatRequest) -> _Sent:
         room = room_of(asyncio.get_running_loop())
         limiter = limiter_of(room.limiters, self._address, request.model, self.concurrency)
         spent = NO_USAGE
@@ -231,7 +248,8 @@ class Exchanger:
         price = self.price or (None if ask is None else await ask(model))
         if price is None:
             raise JudgeConfigError(
-                f"the budget is in dollars, and no price of {model!r} is known: give price=Price(prompt, completion)"
+                f"the budget is in dollars, and no price of {model!r} is known: give price=Price(prompt, completion) "
+                "(--price PROMPT,REPLY)"
             )
         return price
 

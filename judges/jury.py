@@ -47,8 +47,6 @@ class Jury:
                 raise JudgeConfigError(f"a jury is made of judges, and {judge!r} is none")
             if isinstance(judge, Jury):  # whose samples could not be told from those of the others
                 raise JudgeConfigError("a jury is made of judges, not of juries: give it their judges")
-            if isinstance(judge, Jury):  # whose samples could not be told from those of the others
-                raise JudgeConfigError("a jury is made of judges, not of juries: give it their judges")
             if isinstance(judge, Judge) and judge.samples != 1:
                 raise JudgeConfigError("a judge in a jury is asked once: give samples to the jury, not to the judge")
         if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:

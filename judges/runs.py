@@ -20,6 +20,7 @@ from typing import Any
 from weakref import WeakSet
 
 from judges.asking import Asker
+from judges.clients.litellm import imported
 from judges.clients.protocol import ChatError, ChatReply, ChatRequest, Price, Token
 from judges.exchange import Exchange, Exchanger
 from judges.limits import Budget, BudgetExceeded, BudgetLike, Reservation
@@ -186,7 +187,7 @@ class Planned:
     Attributes:
         calls: requests that would be sent.
         stored: requests whose replies are recorded already.
-        repeated: requests that equal an earlier one of the run, so that its reply will do where there is a store.
+        repeated: requests that equal an earlier one of the run, whose reply the store has by then.
         prompt_tokens: of the requests that would be sent, by litellm's tokenizer for the model.
         completion_tokens: an estimate, see `planned`.
         most_completion_tokens: what they may take at most.
@@ -236,10 +237,11 @@ class Plan:
         one = self.models.setdefault(request.model, Planned())
         key = request_key(exchanger.endpoint, request)
         store = exchanger.store
-        if store is not None and store.replays and isinstance(store.get(key), ChatReply):
+        replays = store is not None and store.replays
+        if store is not None and replays and isinstance(store.get(key), ChatReply):
             one.stored += 1
             return
-        if bytes.fromhex(key) in self._seen:
+        if replays and bytes.fromhex(key) in self._seen:
             one.repeated += 1
             return
         self._seen.add(bytes.fromhex(key))
@@ -293,8 +295,7 @@ def planned(rubric: Any, *, store: Store | str | Path | None = None, price: Pric
 
 
 def _tokens(request: ChatRequest) -> int:
-    import litellm
-
+    litellm = imported()
     return litellm.token_counter(model=request.model, messages=[dict(message) for message in request.messages])  # type: ignore[no-any-return]
 
 

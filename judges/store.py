@@ -185,7 +185,8 @@ class Store:
         template: str | None,
     ) -> None:
         """Record an exchange. The line is in the file when this returns."""
-        self.load()
+        if self.get(key) is outcome:
+            return  # recorded by another that waited for the same request
         line = {
             "key": key,
             "at": datetime.now(UTC).isoformat(),
@@ -204,7 +205,7 @@ class Store:
         with self._lock:
             assert self._found is not None
             if self._found.get(key) is outcome:
-                return  # recorded by another that waited for the same request
+                return
             file = self._opened()
             try:
                 file.write(data)

@@ -67,7 +67,11 @@ def wrap(value: Any) -> Any:
     """The same data with every dict in it, at any depth of dicts, lists and tuples, as a `Record`."""
     kind = type(value)
     if kind is dict:
-        return record_of({key: item if item.__class__ in _ATOMS else wrap(item) for key, item in value.items()})
+        values = value.copy()
+        for key, item in value.items():
+            if item.__class__ not in _ATOMS:
+                values[key] = wrap(item)
+        return record_of(values)
     if kind is list:
         return [item if item.__class__ in _ATOMS else wrap(item) for item in value] if value else []
     if kind is tuple:

@@ -194,7 +194,8 @@ def _is_prepared(coroutine: Any) -> bool:
 _loaded: Any = None
 
 
-def _import() -> Any:
+def imported() -> Any:
+    """litellm, kept from asking the network for prices and from reading a `.env` file as it is imported."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or it fetches a price list over the network
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # or it reads a .env file
     import litellm
@@ -207,7 +208,7 @@ async def _litellm() -> Any:
     global _loaded
     if _loaded is None:
         try:
-            _loaded = await asyncio.get_running_loop().run_in_executor(None, _import)
+            _loaded = await asyncio.get_running_loop().run_in_executor(None, imported)
         except ImportError as error:
             raise JudgeConfigError(f"litellm cannot be imported: {error}; install it, or give a client") from None
         from judges.io import on_exit

@@ -11,6 +11,7 @@ import typer
 
 from rubrics import formats
 from rubrics.cli.said import BAD_INPUT, INTERRUPTED, complain, printable, refused
+from rubrics.files import input_of
 from rubrics.formats import FormatError, FormatProblem
 from rubrics.trajectory import Trajectory
 
@@ -41,9 +42,8 @@ def convert(
         items = formats.read(files, format)
     except FormatError as error:
         raise refused(str(error)) from None
-    for file in files:
-        if out.exists() and file.exists() and out.samefile(file):
-            raise refused(f"{out} is one of the inputs; recordings are never overwritten")
+    if out.exists() and input_of(out, files) is not None:
+        raise refused(f"{out} is one of the inputs; recordings are never overwritten")
     if out.exists() and not overwrite:
         raise refused(f"{out} exists; choose another file, or give --overwrite")
     found = _Found()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -51,8 +52,8 @@ def diff(
     group_by: Annotated[
         str,
         typer.Option(
-            metavar="FIELD",
-            help="What rollouts of one task share: a field of the rows such as source.path, or 'id' without its #2.",
+            metavar="FIELDS",
+            help="What rollouts of one task share: a field of the rows, 'id' without its #2, several as in group,end.",
         ),
     ] = "group",
     max_moved: Annotated[
@@ -115,18 +116,27 @@ def _check_output(out: Path | None, inputs: list[Path], overwrite: bool) -> None
         raise refused(f"{out} exists; choose another file, or give --overwrite")
 
 
-def _compared(old: Path, new: Path | None, field: str) -> Diff:
-    def group(row: Row) -> str | None:
-        if field == "id":
-            return (row.id or "").partition("#")[0]
-        value: object = row
-        for name in field.split("."):
-            value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
-        return None if value is None else str(value)
+def _compared(old: Path, new: Path | None, fields: str) -> Diff:
+    names = fields.split(",")
+    for name in names:
+        if name.split(".")[0] not in Row.__dataclass_fields__:
+            known = ", ".join(Row.__dataclass_fields__)
+            raise refused(f"--group-by {name}: rows have no such field; they have: {known}")
 
-    if field.split(".")[0] not in (*Row.__dataclass_fields__, "id"):
-        raise refused(f"--group-by {field}: rows have no such field; they have: {', '.join(Row.__dataclass_fields__)}")
+    def group(row: Row) -> str | None:
+        values = [_field(row, name) for name in names]
+        return None if None in values else ", ".join(map(str, values))
+
     return compare_recorded(old, group_by=group) if new is None else compare(old, new, group_by=group)
+
+
+def _field(row: Row, name: str) -> object:
+    if name == "id":
+        return re.sub(r"#\d+$", "", row.id or "")
+    value: object = row
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else getattr(value, part, None)
+    return value
 
 
 def _exit_code(found: Diff, max_moved: float | None, max_unscored: float | None) -> int:

@@ -9,9 +9,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from rubrics.cli.said import refused
+from rubrics.cli.said import complain, refused
 from rubrics.formats import FormatError
 from rubrics.rescoring import LoadError, Summary, load_rubric, read_rows, reaggregate as again
+
+_SHOWN = 5  # unscored rows that are named on a terminal
 
 
 def reaggregate(
@@ -41,6 +43,8 @@ def reaggregate(
             for row in again(read_rows(run), tree):
                 file.write(row.to_json())
                 summary.add(row)
+                if row.status == "unscored" and summary.statuses["unscored"] <= _SHOWN:
+                    complain(f"{row.id}: {row.reason}")
     except FileExistsError:
         raise refused(f"{out} exists; choose another file, or give --overwrite") from None
     except (LoadError, FormatError) as error:
@@ -51,3 +55,5 @@ def reaggregate(
     if summary.components:
         console.print(summary.table())
     console.print(Text(summary.describe()))
+    if (more := summary.statuses["unscored"] - _SHOWN) > 0:
+        complain(f"and {more} more that are unscored; each row in {out} says why")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from rubrics.rescoring import (
     load_any_rubric,
     load_types,
     plan_files,
+    read_rows,
     rescore_files,
 )
 from rubrics.rescoring.output import refuse_inputs
@@ -181,8 +183,8 @@ def rescore(
         "price": _price(price),
     }
     if dry_run:
-        kept = _store(store, out)
-        _plan(files, tree, None if kept is None or not kept.exists() else kept, chosen)
+        beside = Path(os.devnull) if store is None and out is None else _store(store, out)  # a store, yet an empty one
+        _plan(files, tree, beside, {**chosen, "ask_again": ask_again})
         return
     if out is None:
         raise refused("say where the rows go: --out OUT.jsonl (or --dry-run, to see what there is to do)")
@@ -230,7 +232,7 @@ def rescore(
             written = f" ({meter.rows} rows are in {out})" if meter.rows else ""
             raise refused(f"{error}{written}") from None
     problems.report(out)
-    _print(finished, shown, out)
+    _print(finished, shown, problems, out, where)
     raise typer.Exit(_exit_code(finished, problems))
 
 
@@ -272,9 +274,12 @@ class _Problems:
     def __init__(self) -> None:
         self.unreadable: list[str] = []
         self.raised: list[str] = []
+        self.unscored: str | None = None
         self.counts = {"unreadable": 0, "error": 0}
 
     def add(self, row: Row) -> None:
+        if row.status == "unscored" and self.unscored is None:
+            self.unscored = f"{row.id}: {row.reason}"
         if row.status not in self.counts:
             return
         self.counts[row.status] += 1
@@ -300,11 +305,21 @@ def _exit_code(finished: Finished, problems: _Problems) -> int:
     return RUBRIC_RAISED if problems.counts["error"] else 0
 
 
-def _print(finished: Finished, shown: _Shown, out: Path) -> None:
-    console = Console(highlight=False)
-    row = shown.row
+def _kept(out: Path, wanted: str) -> Row | None:
+    """The row that is to be shown, of those that were there already."""
+    if wanted in ("first", "none"):
+        return None
+    return next((row for row in read_rows(out) if row.id == wanted), None)
+
+
+def _print(finished: Finished, shown: _Shown, problems: _Problems, out: Path, where: str | None) -> None:
+    is_stdout = os.path.samestat(os.stat(out), os.fstat(1))  # which the rows have for themselves then
+    console = Console(highlight=False, stderr=is_stdout)
+    row = shown.row or (_kept(out, shown.wanted) if finished.kept and not is_stdout else None)
     if row is not None and row.evaluation is not None:
-        console.print(Text(printable(f"{row.id}: reward {row.reward}, recorded {row.recorded_reward}")))
+        console.print(
+            Text(printable(f"{row.id}: reward {_rounded(row.reward)}, recorded {_rounded(row.recorded_reward)}"))
+        )
         console.print(row.evaluation.tree())
         console.print()
     elif shown.wanted not in ("first", "none"):
@@ -313,14 +328,20 @@ def _print(finished: Finished, shown: _Shown, out: Path) -> None:
     if summary.components:
         console.print(summary.table())
     console.print(Text(summary.describe()))
+    if problems.unscored is not None:
+        console.print(Text(f"unscored, for example, {printable(problems.unscored)}"))
     if finished.kept:
         console.print(Text(f"{finished.kept} rows were there already, {finished.written} are new"))
     if summary.cost:
         console.print(Text(f"cost: ${summary.cost:.4f}"))
     if finished.aside is not None:
         complain(f"the rows of the rubric before are in {finished.aside}")
+    if where is not None and not summary.statuses.total():
+        complain(f"no trajectory meets --where {where!r}")
+    if failed := summary.statuses["error"]:
+        complain(f"{failed} rows are errors; --only-failed makes them again, and no others")
     if finished.others:
-        complain(f"{finished.others} rows in {out} are of trajectories that are not in the input; they stay")
+        complain(f"{finished.others} rows in {out} are of trajectories that this run did not come to; they stay")
     why = {
         "interrupted": "interrupted",
         "budget": "the budget is used up",
@@ -329,6 +350,10 @@ def _print(finished: Finished, shown: _Shown, out: Path) -> None:
     if finished.stopped is not None:
         rows = finished.kept + finished.written
         complain(f"{why[finished.stopped]}; {rows} rows are in {out}, and --resume goes on")
+
+
+def _rounded(reward: float | None) -> float | None:
+    return None if reward is None else round(reward, 6)
 
 
 def _plan(files: list[Path], tree: Any, store: Path | None, chosen: dict[str, Any]) -> None:

@@ -184,6 +184,8 @@ def _unknown(
     names = ", ".join(sorted(known))
     if problem and not sample:
         return FormatProblem(str(path), problem.line, f"{problem.message}; none of the known formats: {names}")
+    if sample and isinstance(sample[0], dict) and {"status", "recorded_reward", "content"} <= sample[0].keys():
+        return FormatProblem(str(path), 1, "these are the rows of a run: give the recordings that it read")
     return FormatProblem(str(path), 1, f"unknown format: {_shape(sample)}; known formats: {names}")
 
 

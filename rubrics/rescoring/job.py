@@ -145,8 +145,9 @@ def rescore_files(
         raise ValueError("a group rubric is judged by the engine 'local': its groups come from all over the input")
     if engine == "local" and (isinstance(rubric, GroupRubric) or rubric.is_async_tree):
         refuse_a_running_loop("call it in another thread: await asyncio.to_thread(rescore_files, …)")
-    if only_failed and overwrite:
-        raise ValueError("only_failed goes on with a file, and overwrite replaces it: give one of them")
+    if overwrite and (resume or only_failed):
+        going = "resume" if resume else "only_failed"
+        raise ValueError(f"{going} goes on with a file, and overwrite replaces it: give one of them")
     if on_error not in ("row", "stop"):
         raise ValueError(f"on_error is 'row' or 'stop', not {on_error!r}")
     out = Path(out)

@@ -21,6 +21,7 @@ from rubrics.rubric import Rubric
 from rubrics.score import RubricError, StructureError
 
 _DEFAULTS = ("make_rubric", "rubric")
+_OURS = [Path(__file__).parents[1], Path(__file__).parents[2] / "judges"]
 _files: dict[Path, tuple[tuple[int, int], ModuleType]] = {}
 _named: dict[int, tuple[ref[Rubric], str]] = {}
 
@@ -221,12 +222,14 @@ def _kind(value: object) -> str:
 
 
 def _described(error: BaseException) -> str:
-    """The last line of the traceback and where it came from, which is all that a user needs to mend a file."""
+    """The last line of the traceback and where in the user's code it came from: all that is needed to mend a file."""
     if isinstance(error, LoadError):
         return str(error)
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {text}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-    own = [frame for frame in frames if frame.filename != __file__]
-    return f"{own[-1].filename}:{own[-1].lineno}: {text}" if own else text
+    frames = [frame for frame in frames if frame.filename != __file__]
+    users = [frame for frame in frames if not any(Path(frame.filename).is_relative_to(ours) for ours in _OURS)]
+    where = (users or frames)[-1:]
+    return f"{where[0].filename}:{where[0].lineno}: {text}" if where else text

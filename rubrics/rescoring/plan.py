@@ -56,6 +56,7 @@ def plan_files(
     assume_end: AssumedEnd | None = None,
     types: Types | None = None,
     store: str | Path | None = None,
+    ask_again: bool = False,
     price: tuple[float, float] | None = None,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> DryRun:
@@ -66,7 +67,9 @@ def plan_files(
 
     Args:
         files, rubric, format, where, limit, group_by, group_size, assume_end, types: as of `rescore_files`.
-        store: with what models were asked before, which costs nothing.
+        store: where the run would keep what models are asked: what is there already, and what is asked more than once,
+            costs nothing. None: nothing is kept.
+        ask_again: whether the run would ask models also what the store holds.
         price: US dollars a million tokens of the prompt and of the reply, for models of unknown price.
         on_row: told of each row that a run would write, with made-up verdicts.
     """
@@ -86,7 +89,7 @@ def plan_files(
 
     with ExitStack() as stack:
         money = None if price is None else judging.price_of(*price)
-        found.judges = stack.enter_context(judging.planned(rubric, judging.store_of(store, False), money))
+        found.judges = stack.enter_context(judging.planned(rubric, judging.store_of(store, ask_again), money))
         if isinstance(rubric, GroupRubric):
             groups = GroupMethod.of(rubric, group_size, group_by, assume_end, types)
             asyncio.run(_groups(trajectories, groups, note))

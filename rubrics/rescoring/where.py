@@ -69,13 +69,22 @@ def expression(text: str) -> Callable[[Trajectory], Any]:
 
     def value(trajectory: Trajectory) -> Any:
         try:
-            return evaluate(**_values(trajectory))
+            return _present(evaluate(**_values(trajectory)))
         except TypeError:  # things that cannot be compared
             raise
         except Exception as error:  # whatever an expression does wrong is the expression's fault
             raise ConditionError(f"{text!r} on the trajectory {trajectory.id!r}: {error}") from None
 
     return value
+
+
+def _present(value: Any) -> Any:
+    """A value in whose lists what is missing is None, as it is by itself."""
+    if type(value) in (list, tuple):
+        return type(value)(map(_present, value))
+    if type(value) is dict:
+        return {key: _present(item) for key, item in value.items()}
+    return None if isinstance(value, _Missing) else value
 
 
 def _names(environment: ImmutableSandboxedEnvironment, expression: str) -> set[str]:

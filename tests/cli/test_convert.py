@@ -146,3 +146,14 @@ def test_the_real_files_read_back_the_same(run: Run, shared_data: Path, suffix: 
     before = [item for item in read(folder) if isinstance(item, Trajectory)]
     assert run("convert", str(folder), "--out", f"all{suffix}").exit_code in (0, 2)
     assert trajectories(f"all{suffix}") == before
+
+
+def test_a_recording_in_a_folder_is_not_overwritten(tmp_path: Path) -> None:
+    recording = tmp_path / "runs" / "a.jsonl"
+    recording.parent.mkdir()
+    recording.write_text('{"id": "a", "steps": []}\n')
+    command = ["convert", str(recording.parent), "--out", str(recording), "--overwrite"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2
+    assert "is one of the inputs" in result.stderr
+    assert recording.read_text() == '{"id": "a", "steps": []}\n'

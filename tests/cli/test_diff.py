@@ -167,12 +167,14 @@ def test_a_limit_on_nothing_is_not_kept(run: Run) -> None:
 
 
 def test_groups_by_another_field(run: Run) -> None:
-    old = write("old.jsonl", row("t", 0.1, source={"path": "p"}), row("t#2", 0.2, source={"path": "p"}))
-    new = write("new.jsonl", row("t", 0.3, source={"path": "p"}), row("t#2", 0.2, source={"path": "p"}))
+    old = write("old.jsonl", row("#t", 0.1, source={"path": "p"}), row("#t#2", 0.2, source={"path": "p"}))
+    new = write("new.jsonl", row("#t", 0.3, source={"path": "p"}), row("#t#2", 0.2, source={"path": "p"}))
     assert "groups" not in run(old, new).stdout
-    assert "most reordered: t (1 of 1 pairs)" in run(old, new, "--group-by", "id").stdout
+    assert "most reordered: #t (1 of 1 pairs)" in run(old, new, "--group-by", "id").stdout
     assert "most reordered: p (1 of 1 pairs)" in run(old, new, "--group-by", "source.path").stdout
-    result = run(old, new, "--group-by", "task")
+    assert "most reordered: p, terminated (1 of 1 pairs)" in run(old, new, "--group-by", "source.path,end").stdout
+    assert "groups" not in run(old, new, "--group-by", "source.path,group").stdout
+    result = run(old, new, "--group-by", "id,task")
     assert result.exit_code == 2
     assert "--group-by task: rows have no such field; they have: id, status" in result.stderr
 

@@ -107,18 +107,25 @@ def test_one_row_a_trajectory_in_order(run: Run, factory: str) -> None:
     assert [row.reward for row in rows()] == [0.25, 0.5, 0.75, 1.0, None, None]
     assert [row.status for row in rows()][4:] == ["unfinished", "unscored"]
     assert "6 trajectories: 4 scored, 1 unscored, 1 unfinished" in result.stdout
+    assert "\nunscored, for example, y: " in result.stdout
     assert "recorded mean 0.500, new mean 0.625 (2 up, 1 down, 1 same)" in result.stdout
 
 
 def test_the_tree_of_one_trajectory_is_shown_and_no_markup_is_read(run: Run) -> None:
-    Path("a.jsonl").write_text(line("[blue]id", "bad") + line("[bold]x[/bold]\x1b[2J", 0.25) + line("z", 0.75))
+    Path("a.jsonl").write_text(
+        line("[blue]id", "bad") + line("[bold]x[/bold]\x1b[2J", 0.25, reward=0.1 + 0.2) + line("z", 0.75)
+    )
     result = run("a.jsonl")
-    assert "[bold]x[/bold]\\x1b[2J: reward 0.25, recorded 0.5" in result.stdout
+    assert "[bold]x[/bold]\\x1b[2J: reward 0.25, recorded 0.3" in result.stdout
     assert "└── leaf: Leaf = 0.25  [red]markup[/red]" in result.stdout
     assert "rubrics: [blue]id: step 1 of 1: LookupError: no number" in result.stderr
     assert "\x1b" not in result.output
     assert "z: reward 0.75" in run("a.jsonl", "--overwrite", "--show", "z").stdout
     assert "leaf: Leaf = " not in run("a.jsonl", "--overwrite", "--show", "none").stdout
+    run("a.jsonl", "--overwrite")
+    kept = run("a.jsonl", "--resume", "--show", "z")
+    assert "z: reward 0.75" in kept.stdout
+    assert "3 rows were there already, 0 are new" in kept.stdout
     assert "no trajectory has the id 'w'" in run("a.jsonl", "--overwrite", "--show", "w").stderr
 
 
@@ -128,6 +135,7 @@ def test_a_rubric_that_raises_on_some_is_exit_code_1(run: Run) -> None:
     assert result.exit_code == 1
     assert "rubrics: b: step 1 of 1: LookupError: no number" in result.stderr
     assert "leaf" in result.stderr
+    assert "rubrics: 1 rows are errors; --only-failed makes them again, and no others" in result.stderr
     assert [row.status for row in rows()] == ["scored", "error", "scored"]
 
 
@@ -196,6 +204,15 @@ def test_what_cannot_start_says_why_and_writes_nothing(run: Run, options: dict[s
     assert f"rubrics: {message}" in result.stderr or message in result.stderr
     assert "Traceback" not in result.stderr
     assert {path.name: path.read_bytes() for path in Path().glob("*.*")} == before
+
+
+def test_rows_are_no_recordings_and_a_condition_may_be_met_by_none(run: Run) -> None:
+    Path("a.jsonl").write_text(line("a", 1))
+    result = run("a.jsonl", "--where", "group == 'b'")
+    assert (result.exit_code, result.stderr) == (0, "rubrics: no trajectory meets --where \"group == 'b'\"\n")
+    run("a.jsonl", "--overwrite")
+    again = run("out.jsonl", out="again.jsonl")
+    assert "out.jsonl:1: these are the rows of a run: give the recordings that it read" in again.stderr
 
 
 def test_an_old_result_is_replaced_when_asked(run: Run) -> None:

@@ -206,6 +206,14 @@ def test_dollars_without_a_price_are_refused(folder: Path) -> None:
     assert run(folder, "--out", "out.jsonl", "--overwrite", "--budget-usd", "1", "--price", "1,2")[0] == 0
 
 
+def test_rows_have_standard_output_for_themselves(folder: Path) -> None:
+    process = start(folder, "--out", "/dev/stdout", "--store", "none")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert sorted(json.loads(line)["id"] for line in out.splitlines()) == sorted(f"t{i}" for i in range(COUNT))
+    assert "60 trajectories: 60 scored" in err
+
+
 def test_two_processes_do_not_write_one_file(folder: Path) -> None:
     first = start(folder, "--out", "out.jsonl", "--concurrency", "1", DELAY="0.1")
     wait_for_rows(folder, 1)

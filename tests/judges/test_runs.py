@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from judges import (
@@ -40,6 +44,19 @@ def yes():
 def both(client, **options):
     other = judge(client, "Is it short?\n{{ action | untrusted }}", **options)
     return WeightedSum({"polite": judge(client, **options), "short": other}, {"polite": 0.5, "short": 0.5})
+
+
+def test_a_plan_keeps_litellm_from_the_network(monkeypatch):
+    counter = SimpleNamespace(token_counter=lambda model, messages: 7)
+    monkeypatch.setitem(sys.modules, "litellm", counter)
+    for name in ("LITELLM_LOCAL_MODEL_COST_MAP", "LITELLM_MODE"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    tree = judge(yes(), price=Price(1.0, 1.0))
+    with planned(tree) as plan:
+        tree.evaluate_sync("Hello!", None)
+    assert plan.total.prompt_tokens == 7
+    assert os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] == "True"
 
 
 def test_every_kind_of_judge_is_found():
@@ -130,6 +147,20 @@ def test_a_plan_sends_nothing_and_counts_everything(tmp_path):
     assert total.prompt_tokens > 100
     assert total.cost == pytest.approx((total.prompt_tokens + 2 * total.completion_tokens) / 1e6)
     assert total.most_cost == pytest.approx((total.prompt_tokens + 2 * total.most_completion_tokens) / 1e6)
+
+
+@pytest.mark.parametrize("mode", [None, "all"])
+def test_where_nothing_is_replayed_a_plan_counts_every_question(tmp_path, mode):
+    store = mode and Store(tmp_path / "verdicts.jsonl", mode)
+    client = yes()
+    tree = both(client)
+    with planned(tree, store=store) as plan:
+        for text in ("one", "one"):
+            tree.evaluate_sync(text, None)
+    with equipped(tree, store=store):
+        for text in ("one", "one"):
+            tree.evaluate_sync(text, None)
+    assert (plan.total.calls, plan.total.repeated) == (len(client.requests), 0) == (4, 0)
 
 
 def test_a_plan_goes_through_gates_and_every_kind_of_reply():

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from judges import Binary, JudgeError, Jury, LLMJudge, Price, ScriptedClient
-from rubrics import Fallback, Gate, Rubric, TrajectoryRubric, WeightedSum
+from rubrics import Fallback, Gate, Rubric, Sequential, TrajectoryRubric, WeightedSum
 from rubrics.formats import read, write_jsonl
 from rubrics.rescoring import ConditionError, OutputError, Row, read_rows, rescore, rescore_files
 from rubrics.trajectory import Step, Trajectory
@@ -275,6 +275,22 @@ def test_limits_and_conditions(runs: Path) -> None:
         rescore_files(runs, Reads(), out, where="1 / (steps - 1) > 1", overwrite=True)
 
 
+def test_a_group_of_several_values_where_one_is_missing(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    rescore_files(runs, Reads(), out, limit=1, group_by="(id, task.id, [metadata.absent])")
+    assert [row.group for row in read_rows(out)] == [["t0", None, [None]]]
+
+
+def test_going_on_and_replacing_are_not_both_done(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    rescore_files(runs, Reads(), out)
+    for how in ("resume", "only_failed"):
+        going: dict[str, Any] = {how: True}
+        with pytest.raises(ValueError, match=f"{how} goes on with a file, and overwrite replaces it"):
+            rescore_files(runs, Reads(2.0), out, overwrite=True, **going)
+    assert ids(out) == ALL
+
+
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
@@ -405,6 +421,26 @@ def test_nothing_is_asked_twice(runs: Path) -> None:
     assert len(client.requests) == 40
     rescore_files(runs, judged(client), out, overwrite=True, store=None)
     assert len(client.requests) == 60
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_equal_questions_are_asked_once_whenever_they_come(tmp_path: Path, turns: int) -> None:
+    class Late(Rubric):
+        async def forward(self, action: Any, observation: Any) -> float:
+            for _ in range(action.number):
+                await asyncio.sleep(0)
+            return 1.0
+
+    async def answer(request: Any) -> dict[str, Any]:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return {"score": True}
+
+    runs, client = tmp_path / "runs.jsonl", ScriptedClient(answer)
+    steps = [[Step({"number": i, "text": "the same"}, {"text": "x"})] for i in range(30)]
+    write_jsonl(runs, [Trajectory(f"t{i}", steps=step, end="terminated") for i, step in enumerate(steps)])
+    rescore_files(runs, Sequential(Late(), polite(client)), tmp_path / "out.jsonl")
+    assert len(client.requests) == 1
 
 
 def test_an_edited_criterion_is_asked_alone(runs: Path) -> None:

@@ -39,6 +39,10 @@ def fails():
 async def later():
     return Leaf()
 
+def misused():
+    from rubrics import WeightedSum
+    return WeightedSum({"leaf": Leaf()}, weights={"twig": 1.0})
+
 rubric = Leaf()
 number = 3
 """
@@ -93,6 +97,7 @@ def test_dotted_modules_of_the_working_directory(folder: Path) -> None:
         ("mine.py:later", r"mine\.py:later\(\) returned a coroutine, not a Rubric"),
         ("mine.py:number", r"mine\.py:number is neither a Rubric nor a function that returns one, but an int"),
         ("mine.py:fails", r"mine\.py:fails\(\) raised .*mine\.py:\d+: KeyError: 'model'"),
+        ("mine.py:misused", r"mine\.py:misused\(\) raised [^ ]*mine\.py:32: \w+: .*twig"),
         ("mine.py:Needs", r"mine\.py:Needs\(\) raised TypeError: .*'what'"),
         ("mine.py:", r"'mine\.py:' names nothing behind the colon"),
         ("absent.py:make_rubric", r"there is no file absent\.py"),

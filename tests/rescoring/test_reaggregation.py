@@ -158,6 +158,10 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for out, message in (("new.jsonl", "new.jsonl exists"), ("old.jsonl", "old.jsonl is the run itself")):
         refused = runner.invoke(app, [*command, "--out", out])
         assert (refused.exit_code, message in refused.stderr) == (2, True)
+    Path("more.py").write_text(RUBRIC.replace('"two": ', '"three": '))
+    missing = runner.invoke(app, ["reaggregate", "old.jsonl", "--rubric", "more.py", "--out", "missing.jsonl"])
+    assert missing.exit_code == 0
+    assert "rubrics: t0: step 2 of 2 is unscored: not recorded, but needed now: three" in missing.stderr
     Path("torn.jsonl").write_bytes(Path("old.jsonl").read_bytes()[:-10])
     torn = runner.invoke(app, ["reaggregate", "torn.jsonl", "--rubric", "rubric.py", "--out", "more.jsonl"])
     assert torn.exit_code == 2
