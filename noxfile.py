@@ -72,13 +72,8 @@ def harbor(session: nox.Session) -> None:
 def ray(session: nox.Session) -> None:
     """Rescoring in workers of Ray, two of them on this machine."""
     session.install("-e", ".[ray]", *TESTING, "pytest-timeout>=2.3", silent=True)
-    options = (
-        "-q",
-        "-rs",
-        "--timeout=180",
-        "tests/rescoring/test_ray.py",
-    )  # a Ray that loses its daemon waits for ever
-    session.run("python", "-m", "pytest", *options, *session.posargs, env=QUIET)
+    file, limit = "tests/rescoring/test_ray.py", "--timeout=180"  # a Ray that lost its daemon would wait for ever
+    session.run("python", "-m", "pytest", "-q", "-rs", limit, file, *session.posargs, env=QUIET)
 
 
 @nox.session(python=["3.11"], venv_backend="virtualenv")  # pip, where a build of torch for the CPU is configured for it
