@@ -308,6 +308,7 @@ class _Connection(asyncio.Protocol):
         server = self.server
         server.requests.append(request)
         server.in_flight += 1
+        self.counted: Request | None = request
         server.peak = max(server.peak, server.in_flight)
         try:
             await self.send(server._reply(request), request)
@@ -315,10 +316,16 @@ class _Connection(asyncio.Protocol):
             if not server._stop.is_set():
                 server.cancelled.append(request)
         finally:
-            server.in_flight -= 1
+            self.leave(request)
             self.task = None
         if not self.transport.is_closing():
             self.data_received(b"")  # the next request may be here already
+
+    def leave(self, request: Request) -> None:
+        """The request is not in flight any more."""
+        if request is self.counted:
+            self.counted = None
+            self.server.in_flight -= 1
 
     async def send(self, reply: Reply, request: Request) -> None:
         await asyncio.sleep(reply.delay)
@@ -338,6 +345,8 @@ class _Connection(asyncio.Protocol):
         sent = body if reply.keep is None else body[: int(len(body) * reply.keep)]
         for piece in range(reply.chunks):
             await asyncio.sleep(reply.over / reply.chunks)
+            if piece == reply.chunks - 1:
+                self.leave(request)  # before the client can know of it, or its next request would be counted beside it
             self.transport.write(sent[len(sent) * piece // reply.chunks : len(sent) * (piece + 1) // reply.chunks])
         if reply.keep is not None or request.headers.get("connection") == "close":
             self.close()
