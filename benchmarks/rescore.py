@@ -127,7 +127,7 @@ def judge(folder: Path, trajectories: int, rounds: int) -> None:
         rates = []
         for number in range(rounds):
             began = time.perf_counter()
-            rescore_files(runs, tree, folder / f"judged{number}{store}.jsonl", concurrency=64, store=store)
+            rescore_files(runs, tree, folder / f"judged{number}{store}.jsonl", concurrency=128, store=store)
             rates.append(count / (time.perf_counter() - began))
         ideal = 64 / 0.05
         middle = statistics.median(rates)
