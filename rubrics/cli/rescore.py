@@ -27,6 +27,7 @@ from rubrics.rescoring import (
     read_rows,
     rescore_files,
 )
+from rubrics.rescoring.job import store_beside
 from rubrics.rescoring.output import refuse_inputs
 from rubrics.score import RubricError
 
@@ -252,7 +253,7 @@ def _store(store: str | None, out: Path | None) -> Path | None:
     if store is not None:
         return Path(store)
     assert out is not None
-    return out.with_name(f"{out.name.removesuffix('.jsonl')}.verdicts.jsonl")
+    return store_beside(out)
 
 
 class _Shown:

@@ -152,7 +152,7 @@ def rescore_files(
         raise ValueError(f"on_error is 'row' or 'stop', not {on_error!r}")
     out = Path(out)
     files = [files] if isinstance(files, str | Path) else list(files)
-    kept_at = out.with_name(f"{out.name.removesuffix('.jsonl')}.verdicts.jsonl") if store == "beside" else store
+    kept_at = store_beside(out) if store == "beside" else store
     for written in (out, kept_at):
         if written is not None:
             refuse_inputs(Path(written), files)
@@ -214,6 +214,13 @@ def rescore_files(
             finished.kept += 1
             finished.summary.add_data(data)
     return finished
+
+
+def store_beside(out: Path) -> Path | None:
+    """Where verdicts are kept by default; None where the rows go into a pipe or to a device."""
+    if out.exists() and not out.is_file():
+        return None
+    return out.with_name(f"{out.name.removesuffix('.jsonl')}.verdicts.jsonl")
 
 
 def selected(

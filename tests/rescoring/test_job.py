@@ -443,6 +443,12 @@ def test_equal_questions_are_asked_once_whenever_they_come(tmp_path: Path, turns
     assert len(client.requests) == 1
 
 
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="there is no /dev/null")
+def test_rows_that_go_to_a_device_leave_no_store_beside_it(runs: Path) -> None:
+    rescore_files(runs, judged(yes()), "/dev/null")
+    assert not Path("/dev/null.verdicts.jsonl").exists()
+
+
 def test_an_edited_criterion_is_asked_alone(runs: Path) -> None:
     out, client = runs.with_name("out.jsonl"), yes()
     rescore_files(runs, judged(client), out)
