@@ -1,10 +1,10 @@
 """What a run over many trajectories does with the judges of a rubric: one store and one budget for all, or only a plan.
 
 with equipped(tree, store="verdicts.jsonl", budget=Budget(usd=5.0)):
-    …                                   # every judge records there and spends from it
+    …  # every judge records there and spends from it
 
 with planned(tree) as plan:
-    …                                   # nothing is sent; every question is counted
+    …  # nothing is sent; every question is counted
 print(plan.total.calls, plan.total.cost)
 """
 
@@ -226,10 +226,8 @@ class Plan:
             whole.prompt_tokens += one.prompt_tokens
             whole.completion_tokens += one.completion_tokens
             whole.most_completion_tokens += one.most_completion_tokens
-            whole.cost = None if one.cost is None or whole.cost is None else whole.cost + one.cost
-            whole.most_cost = (
-                None if one.most_cost is None or whole.most_cost is None else whole.most_cost + one.most_cost
-            )
+            whole.cost = _sum(whole.cost, one.cost)
+            whole.most_cost = _sum(whole.most_cost, one.most_cost)
         return whole
 
     async def note(self, exchanger: Exchanger, request: ChatRequest) -> None:
