@@ -1,11 +1,13 @@
 """What a run over many trajectories does with the judges of a rubric: one store and one budget for all, or only a plan.
 
-with equipped(tree, store="verdicts.jsonl", budget=Budget(usd=5.0)):
-    …  # every judge records there and spends from it
+    with equipped(tree, store="verdicts.jsonl", budget=Budget(usd=5.0)):
+        …  # every judge records there and spends from it
 
-with planned(tree) as plan:
-    …  # nothing is sent; every question is counted
-print(plan.total.calls, plan.total.cost)
+    with planned(tree) as plan:
+        …  # every question is counted
+    print(plan.total.calls, plan.total.cost)
+
+Within `planned` nothing is sent.
 """
 
 from __future__ import annotations

@@ -222,8 +222,10 @@ def test_examples_out_of_the_test_are_refused(split: str | None, inputs: dict[st
 
 
 def test_examples_out_of_the_train_split_are_fine() -> None:
-    row = GoldenRow.model_validate({**ROW, "split": "train"})
-    GoldenSet((row,)).refuse_examples(prompt({"inputs": ROW["inputs"], "score": True}))
+    example = prompt({"inputs": ROW["inputs"], "score": True})
+    GoldenSet((GoldenRow.model_validate({**ROW, "split": "train"}),)).refuse_examples(example)
+    with pytest.raises(GoldenError, match="of the dev split"):  # the split alone decides
+        GoldenSet((GoldenRow.model_validate({**ROW, "split": "dev"}),)).refuse_examples(example)
 
 
 def test_rows_that_share_a_question_are_not_one() -> None:
