@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from rubrics.evaluation import Evaluation, evaluation_of
 from rubrics.fingerprint import fingerprint_of
 from rubrics.formats.parsing import FormatProblem
 from rubrics.group import BatchScores, GroupRubric, score_groups
 from rubrics.rescoring.output import Key
-from rubrics.rescoring.replay import FAILURES, ReplayError, end_of, is_cancelled
+from rubrics.rescoring.replay import FAILURES, ReplayError, end_of, is_cancelled, row_for
 from rubrics.rescoring.rows import Row
 from rubrics.rescoring.types import Types
 from rubrics.trajectory import End, Trajectory
@@ -82,7 +81,7 @@ async def groups_as_completed(
                 break
             if isinstance(trajectory, FormatProblem):
                 if not known(key, number):
-                    yield [(number, key, _unreadable(trajectory, key, method))]
+                    yield [(number, key, row_for(trajectory, key[1], method.fingerprint))]
                 continue
             id = trajectory.metadata.get("group")
             if not isinstance(id, Hashable) or id is None:
@@ -115,7 +114,7 @@ async def _some(running: set[asyncio.Task[list[tuple[int, Key, Row]]]]) -> list[
 
 
 async def _judged(members: Sequence[Member], method: GroupMethod) -> list[tuple[int, Key, Row]]:
-    rows = [_row(trajectory, key, method) for _, key, trajectory in members]
+    rows = [row_for(trajectory, key[1], method.fingerprint) for _, key, trajectory in members]
     kind = type(method.rubric).__name__
     try:
         prepared = [_prepared(trajectory, method) for _, _, trajectory in members]
@@ -156,27 +155,7 @@ def _prepared(trajectory: Trajectory, method: GroupMethod) -> Trajectory:
     return replace(trajectory, initial=initial, steps=steps, end=end)
 
 
-def _row(trajectory: Trajectory, key: Key, method: GroupMethod) -> Row:
-    return Row(
-        trajectory.id,
-        "unscored",
-        recorded_reward=trajectory.reward,
-        end=trajectory.end,
-        steps=len(trajectory.steps),
-        source=trajectory.source,
-        content=key[1],
-        rubric=method.fingerprint,
-        group=trajectory.metadata.get("group"),
-        components=trajectory.metadata.get("components") or None,
-    )
-
-
 def _alone(trajectory: Trajectory, key: Key, method: GroupMethod) -> Row:
-    row = _row(trajectory, key, method)
+    row = row_for(trajectory, key[1], method.fingerprint)
     row.group, row.reason = None, "nothing says which group it belongs to: say what they share with --group-by"
     return row
-
-
-def _unreadable(problem: FormatProblem, key: Key, method: GroupMethod) -> Row:
-    place: dict[str, Any] = {"path": problem.path, "line": problem.line}
-    return Row(None, "unreadable", reason=str(problem), source=place, content=key[1], rubric=method.fingerprint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from rubrics.engine.quick import only_step
 from rubrics.episode import Episode
@@ -99,25 +99,10 @@ class Replay:
         self._reason: str | None = None
         self._spent: Usage | None = None
         self._records = method.record == "steps"
-        stamp: dict[str, Any] = {"content": content, "rubric": method.fingerprint}
+        self.row = row_for(trajectory, content, method.fingerprint)
         if isinstance(trajectory, FormatProblem):
-            place = {"path": trajectory.path, "line": trajectory.line}
-            self.row = Row(None, "unreadable", reason=str(trajectory), source=place, **stamp)
             return
-        metadata = trajectory.metadata
-        self.row = Row(
-            trajectory.id,
-            "unscored",
-            recorded_reward=trajectory.reward,
-            end=trajectory.end,
-            steps=len(trajectory.steps),
-            source=trajectory.source,
-            group=metadata.get("group"),
-            components=metadata.get("components") or None,
-            judges=method.judges,
-            kept=list(method.live) or None,
-            **stamp,
-        )
+        self.row.judges, self.row.kept = method.judges, list(method.live) or None
         rubric = method.rubric
         try:
             initial, self.steps = method.types.of(trajectory)
@@ -238,6 +223,31 @@ class Replay:
 
     def _bill(self, usage: Usage) -> None:
         self.row.usage = usage.to_dict() if usage else None
+
+
+def row_for(trajectory: Trajectory | FormatProblem, content: str | None, rubric: str) -> Row:
+    """The row of a trajectory before it is scored; complete where it could not be read.
+
+    Args:
+        trajectory: or why it could not be read.
+        content: its content hash.
+        rubric: the fingerprint of what it is scored by.
+    """
+    if isinstance(trajectory, FormatProblem):
+        place = {"path": trajectory.path, "line": trajectory.line}
+        return Row(None, "unreadable", reason=str(trajectory), source=place, content=content, rubric=rubric)
+    return Row(
+        trajectory.id,
+        "unscored",
+        recorded_reward=trajectory.reward,
+        end=trajectory.end,
+        steps=len(trajectory.steps),
+        source=trajectory.source,
+        content=content,
+        rubric=rubric,
+        group=trajectory.metadata.get("group"),
+        components=trajectory.metadata.get("components") or None,
+    )
 
 
 def end_of(trajectory: Trajectory, steps: Sequence[Step]) -> End | None:
