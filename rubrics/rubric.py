@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import dis
-import functools
 import gc
 import inspect
-import itertools
 import weakref
 from collections.abc import Callable
-from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rubrics.engine import replay, running
 from rubrics.engine.frames import FRAME
@@ -19,13 +15,12 @@ from rubrics.engine.plan import CUSTOM, LEAF, Plan
 from rubrics.episode import Episode
 from rubrics.evaluation import Evaluation
 from rubrics.node import Node, definer, has_class_forward, is_initialised, is_ours
+from rubrics.overrides import Resetting, asks_for_memory, reset_override
 from rubrics.score import EpisodeError, Score, StructureError, public
 from rubrics.trajectory import Reduction
 
 if TYPE_CHECKING:
     from rubrics.session import BlockingSession, Session
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Rubric(Node):
@@ -69,11 +64,11 @@ class Rubric(Node):
             )
         if definer(cls, "forward") is not definer(cls, "is_async") and "is_async" not in own:
             cls.is_async = cls._forward_is_async()
-        if any(_asks_for_memory(value) for base in cls.__mro__ if not is_ours(base) for value in vars(base).values()):
+        if any(asks_for_memory(value) for base in cls.__mro__ if not is_ours(base) for value in vars(base).values()):
             cls._remembers = True
         for name in ("reset", "reset_async"):
             if name in own and not is_ours(own[name]):
-                setattr(cls, name, _reset_override(own[name]))
+                setattr(cls, name, reset_override(own[name]))
 
     @classmethod
     def _forward_is_async(cls) -> bool:
@@ -253,13 +248,13 @@ class Rubric(Node):
 
         Subclasses that keep state on themselves override it; nodes below are reached even without `super().reset()`.
         """
-        with _Resetting(self) as resetting:
+        with Resetting(self) as resetting:
             if not (resetting.inside or resetting.done):
                 self._reset_tree()
 
     async def reset_async(self) -> None:
         """Like `reset`; overrides of `reset_async` below are awaited."""
-        with _Resetting(self) as resetting:
+        with Resetting(self) as resetting:
             if not (resetting.inside or resetting.done):
                 await self._reset_tree_async()
 
@@ -418,85 +413,5 @@ class Rubric(Node):
         """Raise StructureError where children and configuration do not fit; called when the tree is compiled."""
 
 
-def _asks_for_memory(function: Any) -> bool:
-    """Whether a method or property reads `self.memory`, so that its tree keeps state from one step to the next."""
-    if isinstance(function, property):
-        function = function.fget
-    if not inspect.isfunction(function):  # any object can be an attribute of a class, also one that has every name
-        return False
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return code is not None and code.co_argcount > 0 and _reads_memory(code, code.co_varnames[0])
-
-
-def _reads_memory(code: Any, myself: str) -> bool:
-    if "memory" in code.co_names:
-        for before, now in itertools.pairwise(dis.get_instructions(code)):
-            loaded = before.argval[-1] if isinstance(before.argval, tuple) else before.argval
-            if now.opname == "LOAD_ATTR" and now.argval == "memory" and loaded == myself:
-                return True
-    return any(_reads_memory(inner, myself) for inner in code.co_consts if hasattr(inner, "co_code"))
-
-
 def _is_async_callable(value: Any) -> bool:
     return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None))  # noqa: B004
-
-
-class _Resetting:
-    """One node's part in the reset of a tree: each node is reset once, wherever it hangs, and its children after it.
-
-    Attributes:
-        inside: whether this is `super().reset()` within an override of the same node.
-        done: whether the node was reset already in this reset of the tree.
-    """
-
-    def __init__(self, node: Rubric) -> None:
-        self.node = node
-
-    def __enter__(self) -> _Resetting:
-        progress = _RESETTING.get()
-        self.token: Token[dict[int, bool] | None] | None = None
-        if progress is None:
-            progress = {}
-            self.token = _RESETTING.set(progress)
-        self.progress = progress
-        self.inside = progress.get(id(self.node)) is False
-        self.done = progress.get(id(self.node), False)
-        progress.setdefault(id(self.node), False)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self.inside:
-            self.progress[id(self.node)] = True
-        if self.token is not None:
-            _RESETTING.reset(self.token)
-
-
-# Nodes of the reset that is going on, and whether each is done. A context variable: resets on one loop take turns.
-_RESETTING: ContextVar[dict[int, bool] | None] = ContextVar("rubrics_resetting", default=None)
-
-
-def _reset_override(function: F) -> F:
-    """Make an override of reset or reset_async reach the nodes below, whether it calls super() or not."""
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def reset_async(self: Rubric) -> None:
-            with _Resetting(self) as resetting:
-                if resetting.done:
-                    return
-                await function(self)
-                if not resetting.inside:
-                    await self._reset_tree_async()
-
-        return cast("F", reset_async)
-
-    @functools.wraps(function)
-    def reset(self: Rubric) -> None:
-        with _Resetting(self) as resetting:
-            if resetting.done:
-                return
-            function(self)
-            if not resetting.inside:
-                self._reset_tree()
-
-    return cast("F", reset)
