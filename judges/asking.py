@@ -181,7 +181,16 @@ class Asker:
             sample: the number of this sample among equal questions.
             logprobs: whether the reply must come with log probabilities.
         """
-        request = ChatRequest(
+        request = self.request(messages, form, sample, logprobs)
+        asked = await _Chain(self, form, untrusted, request).run()
+        store = self.exchanger.store
+        if asked.failure is not None and asked.cached and store is not None and store.records:
+            asked = await _Chain(self, form, untrusted, request, replay=False).run()
+        return asked
+
+    def request(self, messages: Sequence[Message], form: Form, sample: int = 0, logprobs: bool = False) -> ChatRequest:
+        """What is sent first; the arguments are those of `ask`."""
+        return ChatRequest(
             self.model,
             tuple(messages),
             form.schema,
@@ -190,11 +199,6 @@ class Asker:
             top_logprobs=self.top_logprobs if logprobs else None,
             sample=sample,
         )
-        asked = await _Chain(self, form, untrusted, request).run()
-        store = self.exchanger.store
-        if asked.failure is not None and asked.cached and store is not None and store.records:
-            asked = await _Chain(self, form, untrusted, request, replay=False).run()
-        return asked
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -10,7 +10,8 @@ from random import Random
 from typing import Any, Literal, Unpack, get_args
 
 from judges.asking import Asker, Options, refuse_unknown, together
-from judges.fence import Pieces, as_text
+from judges.clients.protocol import Message
+from judges.fence import Pieces, Rendered, as_text
 from judges.form import Answer, KeyedForm
 from judges.judge import Judge, fixed_messages, prompt_from, question
 from judges.prompt import Prompt
@@ -239,6 +240,29 @@ class GroupwiseJudge:
             PromptError: an input is missing, or cannot be shown.
             JudgeConfigError: there is nothing to compare.
         """
+        return await self.sample(0, candidates, inputs)
+
+    async def sample(self, number: int, candidates: Sequence[Any], inputs: Mapping[str, Any]) -> Grades | JudgeFailure:
+        """One sample of the grades. Samples of other numbers are asked for anew, also where a store holds this one."""
+        order, rendered, form = self._rendered(candidates, inputs)
+        messages = [*fixed_messages(self.prompt, form), question(rendered, form)]
+        asked = await self.asker.ask(messages, form, rendered.untrusted, number)
+        if asked.failure is not None:
+            return asked.failure
+        assert asked.found is not None
+        return self._grades(asked.found.answer, order, asked.usage)
+
+    def messages(self, candidates: Sequence[Any], **inputs: Any) -> list[Message]:
+        """The conversation that the model is sent.
+
+        Raises:
+            PromptError: an input is missing, or cannot be shown.
+            JudgeConfigError: there is nothing to compare.
+        """
+        _, rendered, form = self._rendered(candidates, inputs)
+        return [*fixed_messages(self.prompt, form), question(rendered, form)]
+
+    def _rendered(self, candidates: Sequence[Any], inputs: Mapping[str, Any]) -> tuple[list[int], Rendered, KeyedForm]:
         require_two(candidates)
         order = list(range(len(candidates)))
         shuffler(self.seed, candidates).shuffle(order)
@@ -247,22 +271,17 @@ class GroupwiseJudge:
         parts: list[tuple[bool, str]] = []
         for name, index in zip(names, order, strict=True):
             parts += [(False, f"{name}:\n"), *_pieces(candidates[index]), (False, "\n\n")]
-        rendered = self.prompt.render({**inputs, "candidates": Pieces(parts)})
-        messages = [*fixed_messages(self.prompt, form), question(rendered, form)]
-        asked = await self.asker.ask(messages, form, rendered.untrusted)
-        if asked.failure is not None:
-            return asked.failure
-        assert asked.found is not None
-        answers: list[Answer | None] = [None] * len(order)
-        for name, index in zip(names, order, strict=True):
-            answers[index] = asked.found.answer[name]
-        given = [answer for answer in answers if answer is not None]
+        return order, self.prompt.render({**inputs, "candidates": Pieces(parts)}), form
+
+    def _grades(self, found: Mapping[str, Answer], order: Sequence[int], usage: Usage) -> Grades:
+        by_index = sorted(zip(order, found.values(), strict=True), key=lambda each: each[0])
+        given = [answer for _, answer in by_index]
         return Grades(
             tuple(self.scale.score(answer.label) for answer in given),
             tuple(answer.label for answer in given),
             tuple(answer.reason for answer in given),
             tuple(order),
-            asked.usage,
+            usage,
         )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 from judges.clients.protocol import ChatClient, ChatError, ChatReply, ChatRequest, Price, Wire
@@ -212,16 +213,17 @@ class Exchanger:
         outcome: ChatReply | ChatError
         try:
             try:
+                began = perf_counter()
                 async with limit:
                     outcome = await self.client.send(request)
-                text = printable(outcome.text)
-                outcome = outcome if text is outcome.text else replace(outcome, text=text)
+                seconds = perf_counter() - began
                 usage = outcome.usage
                 if not usage.calls:
                     usage = replace(usage, calls=1)
                 if price is not None and not usage.cost:
                     cost = price.of(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
                     usage = replace(usage, cost=cost)
+                outcome = replace(outcome, text=printable(outcome.text), usage=usage, seconds=seconds)
                 if budget is not None:
                     completion = estimate_tokens(outcome.text)
                     charged = usage if usage.total_tokens else _estimate(prompt, completion, price)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol, Unpack
 
 from judges.aggregate import aggregated
-from judges.asking import Asked, Asker, Options, together
-from judges.clients.protocol import Message
+from judges.asking import Asked, Asker, Options, read, together
+from judges.clients.protocol import ChatError, ChatReply, Message
 from judges.expected import check_scale, expectation
 from judges.fence import GUARD, Rendered
 from judges.form import Answer, Form, SingleForm
@@ -168,6 +168,22 @@ class Judge:
         """One sample of the verdict on rendered inputs, read by a form whose words are those of `self.form`."""
         asked = await self.asker.ask(self._messages(rendered), form, rendered.untrusted, number, self.expected)
         return asked.failure or self._verdict(asked)
+
+    def read(self, reply: str, **inputs: Any) -> Verdict | JudgeFailure:
+        """The verdict that a reply would be. Nothing is sent, and no log probabilities are needed.
+
+        Args:
+            reply: the text of a model's reply.
+            inputs: the values of the template's variables: what only quotes them is no verdict.
+
+        Raises:
+            PromptError: an input is missing, or cannot be shown.
+        """
+        found = read(ChatReply(reply, "stop"), self.form, self.prompt.render(inputs).untrusted)
+        if isinstance(found, ChatError):
+            return JudgeFailure(found.kind, found.message, reply=reply)
+        answer: Answer = found.answer
+        return Verdict(self.scale.score(answer.label), answer.label, answer.reason, reply=reply)
 
     def _verdict(self, asked: Asked) -> Verdict | JudgeFailure:
         found, reply = asked.found, asked.reply

@@ -292,6 +292,8 @@ def _outcome(outcome: ChatReply | ChatError) -> dict[str, Any]:
         reply["refusal"] = outcome.refusal
     if outcome.model is not None:
         reply["model"] = outcome.model
+    if outcome.seconds is not None:
+        reply["seconds"] = round(outcome.seconds, 3)
     if outcome.logprobs is not None:
         reply["logprobs"] = [
             [token.text, list(token.bytes), _finite(token.logprob), [[text, _finite(p)] for text, p in token.top]]
@@ -333,6 +335,7 @@ def _outcome_of(data: Mapping[str, Any]) -> ChatReply | ChatError:
         ),
         Usage(**{name: usage[name] for name in _USAGE if name in usage}),
         reply.get("model"),
+        reply.get("seconds"),
     )
 
 

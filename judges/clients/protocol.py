@@ -73,6 +73,7 @@ class ChatReply:
         logprobs: the tokens of the text, where they were asked for and given.
         usage: what it cost.
         model: the model that answered, as the provider names it.
+        seconds: what the request took, time in the queue left out; None where it was not measured.
     """
 
     text: str
@@ -81,6 +82,7 @@ class ChatReply:
     logprobs: tuple[Token, ...] | None = None
     usage: Usage = NO_USAGE
     model: str | None = None
+    seconds: float | None = None
 
 
 class ChatError(Exception):

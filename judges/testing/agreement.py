@@ -170,6 +170,17 @@ def kendall_tau_b(a: Column, b: Column, *, clusters: Clusters = None, seed: int 
 
     Source: Kendall 1945, "The Treatment of Ties in Ranking Problems", Biometrika 33.
     """
+    over, size, kept = _tau_b(a, b)
+    return resampled(over, size, chosen(clusters, kept), seed=seed)
+
+
+def tau_b(a: Column, b: Column) -> float:
+    """`kendall_tau_b` alone; NaN where one column is constant, or there is nothing to compare."""
+    over, size, _ = _tau_b(a, b)
+    return number(over, size)
+
+
+def _tau_b(a: Column, b: Column) -> tuple[Weighted, int, NDArray[np.bool_]]:
     first, second, kept = _pairs(a, b)
     different, places = np.unique(np.stack([first, second], axis=1), axis=0, return_inverse=True)
     x, y = different[:, 0], different[:, 1]
@@ -183,7 +194,7 @@ def kendall_tau_b(a: Column, b: Column, *, clusters: Clusters = None, seed: int 
         product = untied[0] * untied[1]
         return np.where(product > 0.0, agree / np.sqrt(np.where(product > 0.0, product, 1.0)), np.nan)
 
-    return resampled(over, len(first), chosen(clusters, kept), seed=seed)
+    return over, len(first), kept
 
 
 def mean_absolute_error(a: Column, b: Column, *, clusters: Clusters = None, seed: int = 0) -> Interval:

@@ -268,11 +268,7 @@ class GoldenSet:
 
     def ratings(self) -> list[list[Any]]:
         """What people said, shape (raters, rows), None where one did not: for `krippendorff_alpha`."""
-        people: list[dict[Any, Any]] = [
-            row.annotators if isinstance(row.annotators, dict) else dict(enumerate(row.annotators)) for row in self.rows
-        ]
-        names = dict.fromkeys(name for each in people for name in each)
-        return [[each.get(name) for each in people] for name in names]
+        return ratings_of(self.rows)
 
     def refuse_examples(self, prompt: Prompt) -> None:
         """Refuse a prompt whose few-shot examples come from the dev or the test split: it has seen the answers.
@@ -295,6 +291,14 @@ class GoldenSet:
                         f"{prompt.where or 'the prompt'}: example {number} is row {row.id!r} of the {row.split} split "
                         f"({self.place(row.id)}); take examples from the train split, or the test measures memory"
                     )
+
+
+def ratings_of(rows: Iterable[GoldenRow]) -> list[list[Any]]:
+    """What people said of rows, shape (raters, rows), None where one did not."""
+    said = [row.annotators for row in rows]
+    people: list[dict[Any, Any]] = [each if isinstance(each, dict) else dict(enumerate(each)) for each in said]
+    names = dict.fromkeys(name for each in people for name in each)
+    return [[each.get(name) for each in people] for name in names]
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,189 @@
+"""A run of a suite: every row is judged, or replayed, once.
+
+Replies are looked up in the suite's cassette, a store (`judges.Store`). The mode says what may be sent:
+
+* `none`: nothing; a reply that is not there is a failure of kind `not_recorded`;
+* `once`: as `none` where there is a cassette, else everything, and it is recorded;
+* `new`: what is not there yet; `all`: everything again; `rewrite`: the same, into an empty cassette.
+
+With `live` everything is sent, and no cassette is read or written. Rows whose prompt is not the one of the snapshot are
+not asked about until the snapshot is updated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from judges.clients.protocol import Price
+from judges.limits import BudgetLike
+from judges.runs import Plan, equipped, planned
+from judges.store import Mode, Store
+from judges.testing import snapshots
+from judges.testing.golden import GoldenRow
+from judges.testing.perturbations import flips_of
+from judges.testing.questions import Measuring, ask_all
+from judges.testing.results import Answer, Case, SuiteReport
+from judges.testing.suite import Suite
+from rubrics.evaluation import NO_USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What a run may send.
+
+    Attributes:
+        mode: of the cassette.
+        live: send everything, with no cassette.
+        budget: what may be spent.
+        price: of models of which none is known.
+        update_snapshots: whether changed prompts are taken for right.
+    """
+
+    mode: Mode = "none"
+    live: bool = False
+    budget: BudgetLike | None = None
+    price: Price | None = None
+    update_snapshots: bool = False
+
+    @property
+    def sends(self) -> bool:
+        """Whether anything may be sent at all."""
+        return self.live or self.mode != "none"
+
+
+def run_suite(suite: Suite, sending: Sending | None = None) -> SuiteReport:
+    """`run_suite_async`, for sync code; it blocks the thread."""
+    from rubrics.engine.loop import block
+
+    return block(lambda: run_suite_async(suite, sending))
+
+
+async def run_suite_async(suite: Suite, sending: Sending | None = None) -> SuiteReport:
+    """Judge every row of a suite.
+
+    Args:
+        suite: the suite.
+        sending: what may be sent; by default nothing.
+
+    Returns:
+        All answers. What went wrong with a row is in it.
+
+    Raises:
+        GoldenError: a row lacks what the prompt needs, or a file cannot be read.
+        JudgeConfigError: the cassette cannot be read or written, an input cannot be shown, …
+    """
+    how = sending or Sending()
+    now = snapshots.snapshot_of(suite)
+    state = snapshots.compared(suite, now)
+    keeps = how.update_snapshots or (state.state == "new" and how.sends)
+    stale = set() if how.update_snapshots else set(state.stale)
+    if keeps and suite.snapshot is not None and now is not None and state.state != "same":
+        snapshots.write(suite.snapshot, now)
+        state = state.model_copy(update={"state": "same", "stale": []})
+    with _equipped(suite, how):
+        fresh = [row for row in suite.golden if row.id not in stale]
+        answered = await ask_all(suite, [row for row in fresh if suite.asks(row)])
+        cases = tuple(_case(suite, row, answered.get(row.id, ()), stale) for row in suite.golden)
+        flips = [await flips_of(name, suite, cases) for name in suite.perturbations]
+    return SuiteReport(
+        suite=suite.name,
+        path=None if suite.path is None else str(suite.path),
+        kind=suite.kind,
+        scale=None if suite.kind == "pairs" or suite.subject.scale is None else suite.subject.scale.to_dict(),
+        prompt=_name_of_prompt(suite),
+        model=_model(suite),
+        fingerprint=None if _model(suite) is None else suite.subject.fingerprint,
+        golden=None if suite.golden.path is None else str(suite.golden.path),
+        samples=suite.samples,
+        orders=suite.orders,
+        response=suite.response,
+        positive=suite.positive,
+        tolerance=suite.tolerance,
+        thresholds=dict(suite.thresholds),
+        min_n=suite.min_n,
+        snapshot=state,
+        cases=cases,
+        perturbations=tuple(flips),
+        usage=sum((answer.usage for case in cases for answer in case.answers), NO_USAGE)
+        + sum((flip.usage for flip in flips), NO_USAGE),
+    )
+
+
+def plan_suite(suite: Suite, sending: Sending) -> Plan:
+    """What a run would send, and what that costs. Nothing is sent.
+
+    Raises:
+        GoldenError: a row lacks what the prompt needs.
+        JudgeConfigError: the cassette cannot be read, or an input cannot be shown.
+    """
+    from rubrics.engine.loop import block
+
+    async def plan() -> Plan:
+        store = None if sending.live else _store(suite, sending.mode)
+        with planned(suite.subject.judge, store=store, price=sending.price) as found:
+            rows = [row for row in suite.golden if suite.asks(row)]
+            await ask_all(suite, rows)
+        return found
+
+    return block(plan)
+
+
+def _case(suite: Suite, row: GoldenRow, answers: Sequence[Answer], stale: set[str]) -> Case:
+    place = suite.golden.place(row.id)
+    if row.id in stale:
+        return Case(row=row, place=place, stale=True)
+    if row.recorded:
+        answers = suite.subject.recorded(row)
+    elif row.reply is not None:
+        answers = [suite.subject.read(row)]
+    return Case(row=row, place=place, answers=tuple(answers))
+
+
+def _name_of_prompt(suite: Suite) -> str | None:
+    prompt = suite.subject.prompt
+    if prompt is None:
+        return None
+    name = prompt.name or prompt.where or "a prompt"
+    return f"{name}, version {prompt.version}" if prompt.version else name
+
+
+def _model(suite: Suite) -> str | None:
+    asked = suite.subject.asker is not None and any(suite.asks(row) for row in suite.golden)
+    return suite.subject.asker.model if asked and suite.subject.asker is not None else None
+
+
+# -- the cassette -----------------------------------------------------------------------------------------------------
+
+
+def cassette_of(suite: Suite) -> Path | None:
+    """The file of a suite's replies: its own, or that of its judge's store."""
+    if suite.cassette is not None or suite.subject.asker is None:
+        return suite.cassette
+    store = suite.subject.asker.exchanger.store
+    return None if store is None else store.path
+
+
+def _store(suite: Suite, mode: Mode) -> Store | None:
+    path = cassette_of(suite)
+    return None if path is None else Store(path, mode)
+
+
+@contextmanager
+def _equipped(suite: Suite, how: Sending) -> Iterator[None]:
+    """The judge with the cassette in place of any store of its own, within the budget."""
+    if suite.subject.judge is None:
+        yield
+        return
+    store = None if how.live else _store(suite, how.mode)
+    try:
+        with equipped(suite.subject.judge, budget=how.budget, price=how.price) as asking:
+            for asker in asking:
+                asker.exchanger.store = store
+                asker.exchanger = Measuring(asker.exchanger)
+            yield
+    finally:
+        if store is not None:
+            store.close()
