@@ -213,6 +213,7 @@ class SnapshotState(_Kept):
         difference: of the texts, where they changed.
         stale: ids of the rows whose prompt changed.
         added: ids of the rows that the snapshot does not know.
+        known: whether there is a snapshot.
     """
 
     state: Literal["same", "new", "changed", "none"] = "none"
@@ -220,6 +221,7 @@ class SnapshotState(_Kept):
     difference: str = ""
     stale: list[str] = Field(default_factory=list)
     added: list[str] = Field(default_factory=list)
+    known: bool = True
 
 
 class SuiteReport(_Kept):

@@ -73,7 +73,7 @@ def compared(suite: Suite, now: Snapshot | None) -> SnapshotState:
         return SnapshotState()
     path = suite.snapshot
     if not path.exists():
-        return SnapshotState(state="new", path=str(path), added=_ids(now.rows))
+        return SnapshotState(state="new", path=str(path), added=_ids(now.rows), known=False)
     try:
         then = Snapshot.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:

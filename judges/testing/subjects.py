@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import copy
 from hashlib import sha256
 from typing import Any, TypeAlias
 
@@ -192,3 +193,15 @@ def prompt_hash(messages: Sequence[Message]) -> str:
     """What a model is sent, hashed: the first 16 hex digits of a SHA-256."""
     sent = json.dumps([[each["role"], each["content"]] for each in messages], ensure_ascii=False)
     return sha256(sent.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def with_model(judge: Tested, model: str) -> Tested:
+    """The same judge, asking another model."""
+    found = copy(judge)
+    asking = found
+    if isinstance(found, PairwiseJudge):
+        asking = found.judge = copy(found.judge)
+    asking.asker = copy(asking.asker)  # type: ignore[union-attr]
+    asking.asker._model = model  # type: ignore[union-attr]
+    vars(asking).pop("fingerprint", None)  # was worked out for the other model
+    return found

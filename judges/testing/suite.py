@@ -16,8 +16,11 @@ The other fields are those of `SuiteFile`. Paths are relative to the file.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -246,6 +249,15 @@ class Suite:
     def kind(self) -> Kind:
         """What its rows ask."""
         return _KINDS[self.golden.rows[0].gold_field]
+
+    @cached_property
+    def key(self) -> str:
+        """What makes two suites one, hashed: name, file, judge, rows, and how they are asked."""
+        how = [self.name, str(self.path), self.subject.fingerprint, self.samples, self.orders, self.response]
+        held = [[name, str(limit)] for name, limit in [*self.thresholds.items(), *self.perturbations.items()]]
+        rows = [row.model_dump(mode="json", exclude_unset=True) for row in self.golden]
+        said = json.dumps([how, held, self.min_n, self.tolerance, rows], default=str)
+        return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
     def asks(self, row: GoldenRow) -> bool:
         """Whether a model is asked about a row, which brings no verdicts along."""

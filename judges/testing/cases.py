@@ -1,0 +1,196 @@
+"""What a test is given: a row with the judge's answers, or all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from judges.testing.decisions import Decision, decide
+from judges.testing.golden import GoldenRow
+from judges.testing.intervals import Interval
+from judges.testing.results import Answer, Case, Status, SuiteReport
+from judges.testing.sharing import Judged
+from judges.verdict import JudgeFailure, Verdict
+
+
+class CaseFailed(pytest.fail.Exception):
+    """A test of a judge fails; the text says why, and no traceback tells more."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, pytrace=False)
+
+
+class JudgeCase:
+    """A row of a golden set, and what the judge says of it.
+
+    Attributes:
+        id, row, inputs, gold: of the row.
+        answers: one an order and sample.
+        status: `agrees`, `disagrees`, `abstains` or `no verdict`.
+    """
+
+    def __init__(self, judged: Judged, case: Case) -> None:
+        self._judged, self._case = judged, case
+        self.row: GoldenRow = case.row
+        self.id, self.inputs, self.gold = case.row.id, case.row.inputs, case.row.gold
+        self.answers: tuple[Answer, ...] = case.answers
+        self.status: Status = judged.report.status(case)
+
+    def __repr__(self) -> str:
+        return f"JudgeCase({self.id!r}, {self.status})"
+
+    @property
+    def label(self) -> Any:
+        """What the judge says: by most of its samples, the pair as given; None where there is no verdict."""
+        return self._case.said(self.answers[0].order) if self.answers else None
+
+    @property
+    def verdict(self) -> Verdict | JudgeFailure:
+        """The first answer.
+
+        Raises:
+            CaseFailed: nothing was asked, because the prompt is not the one of the snapshot.
+        """
+        if not self.answers:
+            raise CaseFailed(stale(self._judged.report, self._case))
+        return self.answers[0].verdict
+
+    def check(self) -> None:
+        """Hold the row against people's answer.
+
+        Without a verdict, and where the row says `must` and the judge does not agree, the test fails. Any other
+        disagreement is expected of some rows: the test is an `xfail`, and counts in the figures.
+
+        Raises:
+            CaseFailed: the test fails.
+        """
+        report, case = self._judged.report, self._case
+        if case.stale:
+            raise CaseFailed(stale(report, case))
+        if self.status == "no verdict":
+            raise CaseFailed(without_verdict(case))
+        if self.status == "agrees":
+            return
+        if case.row.must:
+            raise CaseFailed(f"{told(case)}\nThe row says must: true.")
+        pytest.xfail(told(case, short=True))
+
+
+class JudgeReport:
+    """What a judge says of a golden set: all answers, and its figures.
+
+    Attributes:
+        results: all answers.
+    """
+
+    def __init__(self, judged: Judged, strict: bool = False) -> None:
+        self._judged, self._strict = judged, strict
+        self.results: SuiteReport = judged.report
+
+    def __getitem__(self, figure: str) -> Interval:
+        try:
+            return self.figures[figure]
+        except KeyError:
+            raise KeyError(f"there is no figure {figure!r}; there are {', '.join(self.figures)}") from None
+
+    @property
+    def figures(self) -> Mapping[str, Interval]:
+        """The figures, by name."""
+        return self._judged.figures.intervals
+
+    @property
+    def flips(self) -> Mapping[str, Interval]:
+        """The share of verdicts that flip, by perturbation."""
+        return self._judged.figures.flips
+
+    def require(self, figure: str, *, at_least: float | None = None, at_most: float | None = None) -> Decision:
+        """Hold a figure against a threshold: a failed one fails the test, one that is not decided skips it (or fails
+        it, with `--judge-strict`).
+
+        Raises:
+            CaseFailed: the test fails.
+        """
+        decision = decide(self[figure], at_least=at_least, at_most=at_most, min_n=self.results.min_n)
+        settle(figure, decision, self._strict)
+        return decision
+
+    def check(self) -> None:
+        """Hold the prompts against their snapshot, and the figures against the thresholds of the marker.
+
+        Raises:
+            CaseFailed: the test fails.
+        """
+        check_snapshot(self.results)
+        undecided = []
+        for name, decision in self._judged.decisions.items():
+            if decision.outcome == "FAIL" or self._strict:
+                settle(name, decision, self._strict)
+            elif decision.outcome == "INCONCLUSIVE":
+                undecided.append((name, decision))
+        for name, decision in undecided:
+            settle(name, decision, self._strict)
+
+
+def settle(name: str, decision: Decision, strict: bool) -> None:
+    """Pass, fail or skip a test by a decision.
+
+    Raises:
+        CaseFailed: it fails.
+    """
+    message = f"{name} {decision.figure}\n{decision}"
+    if decision.outcome == "FAIL" or (strict and decision.outcome == "INCONCLUSIVE"):
+        raise CaseFailed(message)
+    if decision.outcome == "INCONCLUSIVE":
+        pytest.skip(f"{name}: {decision}")
+
+
+def check_snapshot(report: SuiteReport) -> None:
+    """Hold the prompts against their snapshot.
+
+    Raises:
+        CaseFailed: they changed, or there is none yet.
+    """
+    state = report.snapshot
+    if state.state == "changed":
+        rows = f"; verdicts on {len(state.stale)} rows are stale: {_some(state.stale)}" if state.stale else ""
+        raise CaseFailed(
+            f"{state.path}: the prompt changed{rows}\n{state.difference}\n"
+            "Look at the difference; if it is meant, run with --judge-update-snapshots (and --judge-record=new)."
+        )
+    if state.state == "new":
+        what = f"it does not know the rows {_some(state.added)}" if state.known else "there is no snapshot yet"
+        raise CaseFailed(
+            f"{state.path}: {what}\nLook at what is sent (judges render); then run with --judge-update-snapshots, or "
+            "record the cassette with --judge-record=once."
+        )
+
+
+def stale(report: SuiteReport, case: Case) -> str:
+    """Why nothing was asked about a row."""
+    return (
+        f"{case.place}: row {case.row.id!r} was not judged: what is sent about it is not what the snapshot "
+        f"{report.snapshot.path} has. See the test `snapshot` of this suite."
+    )
+
+
+def without_verdict(case: Case) -> str:
+    """Why there is no verdict on a row."""
+    reasons = dict.fromkeys(f"{answer.failure}: {answer.message}" for answer in case.answers if answer.failure)
+    return "\n".join([f"{case.place}: no verdict on row {case.row.id!r}", *reasons])
+
+
+def told(case: Case, *, short: bool = False) -> str:
+    """In what the judge and people differ."""
+    said = [f"{case.said(order)!r}" + (f" ({order})" if order == "swapped" else "") for order in case.orders]
+    first = f"{case.row.id}: people say {case.row.gold!r}, the judge {' and '.join(said)}"
+    if short:
+        return first
+    reasons = [f"Reason: {answer.reason}" for answer in case.answers if answer.reason]
+    inputs = [f"{name}: {value!s}" for name, value in case.row.inputs.items()]
+    return "\n".join([f"{case.place}: {first}", *inputs, *reasons[:1]])
+
+
+def _some(ids: list[str]) -> str:
+    return ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")

@@ -1,0 +1,182 @@
+"""What the tests of one process share: the options, and the suites that were judged."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from judges.clients.protocol import Price
+from judges.runs import Plan
+from judges.testing.cases import CaseFailed, JudgeCase, JudgeReport
+from judges.testing.golden import GoldenError, GoldenSet
+from judges.testing.results import SuiteReport, read_reports
+from judges.testing.running import Sending
+from judges.testing.sharing import Judged, Runs
+from judges.testing.subjects import Subject, Tested, with_model
+from judges.testing.suite import Suite
+from judges.verdict import JudgeConfigError
+from rubrics.score import RubricError
+
+_MARKER = "judge_suite"
+
+
+class Session:
+    """The judge tests of one process.
+
+    Args:
+        config: of pytest.
+        folder: what the processes of a run share.
+    """
+
+    def __init__(self, config: pytest.Config, folder: Path) -> None:
+        option = config.getoption
+        self.config = config
+        self.models: list[str | None] = option("judge_model") or [None]
+        self.samples: int | None = option("judge_samples")
+        self.strict: bool = option("judge_strict")
+        self.reports = [Path(each) for each in option("judge_report") or ()]
+        if self.samples is not None and self.samples < 1:
+            raise pytest.UsageError(f"--judge-samples={self.samples}: a row is asked at least once")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self.runs = Runs(
+            folder,
+            Sending(
+                mode=option("judge_record"),
+                live=option("judge_live"),
+                price=_price(option("judge_price")),
+                update_snapshots=option("judge_update_snapshots"),
+            ),
+            usd=option("judge_budget_usd"),
+            announce=self._announce,
+        )
+        baseline = option("judge_baseline")
+        try:
+            self.baseline = None if baseline is None else read_reports(baseline)
+        except GoldenError as error:
+            raise pytest.UsageError(f"--judge-baseline: {error}") from None
+        self._golden: dict[tuple[Path, int], GoldenSet] = {}
+        self._suites: dict[str, Suite] = {}
+
+    # -- suites in Python ---------------------------------------------------------------------------------------------
+
+    def parametrize(self, metafunc: pytest.Metafunc) -> None:
+        """A test a row and model, or a test a model."""
+        marker = next(metafunc.definition.iter_markers(_MARKER), None)
+        if marker is None:
+            raise CaseFailed(
+                f"{metafunc.definition.nodeid}: judge_case and judge_report need the marker "
+                '@pytest.mark.judge_suite("GOLDEN SET")'
+            )
+        path, said = _marked(marker, metafunc.definition.path)
+        models = {model: "" if model is None else model for model in self.models}
+        if "judge_case" not in metafunc.fixturenames:
+            names = [name or "suite" for name in models.values()]
+            metafunc.parametrize("judge_report", list(models), ids=names, indirect=True)
+            return
+        try:
+            rows = self._loaded(path).select(said.get("split", "test"), said.get("tags", ()))
+        except GoldenError as error:
+            raise CaseFailed(f"{metafunc.definition.nodeid}: {error}") from None
+        each = [(row.id, model) for model in models for row in rows]
+        ids = [id if model is None else f"{id}-{model}" for id, model in each]
+        metafunc.parametrize("judge_case", each, ids=ids, indirect=True)
+
+    def case(self, request: pytest.FixtureRequest) -> JudgeCase:
+        """The row of a test."""
+        id, model = request.param
+        judged = self._judged(request, model)
+        return JudgeCase(judged, judged.report[id])
+
+    def report(self, request: pytest.FixtureRequest) -> JudgeReport:
+        """The suite of a test."""
+        model = request.param if hasattr(request, "param") else None
+        return JudgeReport(self._judged(request, model), self.strict)
+
+    def _judged(self, request: pytest.FixtureRequest, model: str | None) -> Judged:
+        try:
+            return self.judged(self._suite(request, model))
+        except RubricError as error:
+            raise CaseFailed(f"{request.node.nodeid}: {error}") from None
+
+    def judged(self, suite: Suite) -> Judged:
+        """The results of a suite."""
+        return self.runs.judged(suite)
+
+    def _suite(self, request: pytest.FixtureRequest, model: str | None) -> Suite:
+        marker = request.node.get_closest_marker(_MARKER)
+        path, said = _marked(marker, request.node.path)
+        judge: Tested | None = request.getfixturevalue(said.pop("judge", "judge"))
+        if model is not None and judge is not None:
+            judge = with_model(judge, model)
+        key = repr((Subject(judge).fingerprint, path, said))
+        if key not in self._suites:
+            prompt = Subject(judge).prompt
+            name = said.pop("name", None) or (prompt and prompt.name) or path.name.split(".")[0]
+            folder = request.node.path.parent
+            kept = {
+                "cassette": folder / (said.pop("cassette", None) or f"cassettes/{name}.jsonl"),
+                "snapshot": folder / (said.pop("snapshot", None) or f"snapshots/{name}.json"),
+            }
+            if self.samples is not None:
+                said["samples"] = self.samples
+            self._suites[key] = Suite.of(judge, self._loaded(path), name=name, path=request.node.path, **kept, **said)
+        return self._suites[key]
+
+    def _loaded(self, path: Path) -> GoldenSet:
+        try:
+            key = (path, path.stat().st_mtime_ns)
+        except OSError as error:
+            raise GoldenError(f"{path}: {error.strerror}") from None
+        if key not in self._golden:
+            self._golden[key] = GoldenSet.load(path)
+        return self._golden[key]
+
+    # -- what people see ----------------------------------------------------------------------------------------------
+
+    def previous(self, report: SuiteReport) -> SuiteReport | None:
+        """The same suite in the baseline."""
+        found = [each for each in self.baseline or () if each.suite == report.suite]
+        return next((each for each in found if each.model == report.model), found[0] if len(found) == 1 else None)
+
+    def _announce(self, suite: Suite, plan: Plan) -> None:
+        """Say what is about to be sent, past the capture of output."""
+        total = plan.total
+        stored = f", {total.stored} are recorded already" if total.stored else ""
+        cost = "no price is known" if total.cost is None else f"about ${total.cost:.4f}, at most ${total.most_cost:.4f}"
+        tokens = f"{total.prompt_tokens:,} tokens and about {total.completion_tokens:,} back"
+        what = f"{total.calls:,} requests to {', '.join(plan.models)}{stored}"
+        text = f"\njudges: {suite.name} sends {what}: {tokens}, {cost}\n"
+        capture = self.config.pluginmanager.getplugin("capturemanager")
+        if capture is None:
+            sys.stderr.write(text)
+            return
+        with capture.global_and_fixture_disabled():
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+    def write_reports(self) -> None:
+        """Write the reports that were asked for."""
+
+    def tell(self, terminal: pytest.TerminalReporter) -> None:
+        """Sum up what was judged."""
+
+
+def _marked(marker: pytest.Mark | None, where: Path) -> tuple[Path, dict[str, Any]]:
+    """The golden set's file, and the rest of a marker."""
+    assert marker is not None
+    if len(marker.args) != 1 or not isinstance(marker.args[0], (str, Path)):
+        raise CaseFailed(f"{where}: judge_suite takes one golden set, a path beside the test file, and keywords")
+    return where.parent / marker.args[0], dict(marker.kwargs)
+
+
+def _price(price: str | None) -> Price | None:
+    if price is None:
+        return None
+    try:
+        prompt, reply = map(float, price.split(","))
+        return Price(prompt, reply)
+    except (ValueError, JudgeConfigError):
+        raise pytest.UsageError(f"--judge-price is two numbers, such as 0.25,2.0, not {price!r}") from None
