@@ -122,7 +122,7 @@ def rescore_files(
             default, as `OUT.verdicts.jsonl`; None keeps nothing.
         ask_again: ask models also what the store holds.
         budget_usd: US dollars that the judges may spend in this run. Where a judge would go beyond it the run stops;
-            a trajectory that was not finished has no row then.
+            a trajectory that was not finished has no row then. Every model needs a price that is known.
         price: US dollars a million tokens of the prompt and of the reply, for models of unknown price.
         on_error: `"stop"` ends the run at the first row with the status `"error"`.
         engine: `"local"` scores in this process, `"ray"` in worker processes, with equal rows. With `RAY_ADDRESS`, or a
@@ -140,6 +140,7 @@ def rescore_files(
         FormatError: there is no such format.
         EngineError: the workers cannot load the tree, or die one after another.
         ImportError: the engine is not installed.
+        ValueError: arguments that do not go together; `budget_usd` with a model of which no price is known.
         RuntimeError: the tree has async nodes and an event loop runs in this thread: call it in another.
     """
     if engine not in ("local", "ray"):
@@ -161,6 +162,9 @@ def rescore_files(
     for written in (out, kept_at):
         if written is not None:
             refuse_inputs(Path(written), files)
+    money = None if price is None else judging.price_of(*price)
+    if budget_usd is not None:
+        judging.refuse_unpriced(rubric, money)
     finished = Finished()
     trajectories = selected(read(files, format), where, limit, group_by)
 
@@ -181,7 +185,7 @@ def rescore_files(
             recipe = (types or Types(), assume_end, record, kept_at, ask_again, price)
             budget = pool = Pool(rubric, *recipe, budget_usd, workers, concurrency, worker_timeout)
         else:
-            budget, money = judging.budget_of(budget_usd), None if price is None else judging.price_of(*price)
+            budget = judging.budget_of(budget_usd)
             store_of_run = judging.store_of(kept_at, ask_again)
             asking = stack.enter_context(judging.equipped(rubric, store_of_run, budget, money))
         method: Method | GroupMethod
