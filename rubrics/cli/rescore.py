@@ -334,7 +334,9 @@ def _print(finished: Finished, shown: _Shown, problems: _Problems, out: Path, wh
         console.print(Text(f"unscored, for example, {printable(problems.unscored)}"))
     if finished.kept:
         console.print(Text(f"{finished.kept} rows were there already, {finished.written} are new"))
-    if summary.cost:
+    if summary.cost is None:
+        console.print(Text("cost: unknown, since no price of a model is known: give --price PROMPT,REPLY"))
+    elif summary.cost:
         console.print(Text(f"cost: ${summary.cost:.4f}"))
     if finished.aside is not None:
         complain(f"the rows of the rubric before are in {finished.aside}")
