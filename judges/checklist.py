@@ -251,9 +251,10 @@ class _Call:
         """What one of those that wait is charged: an equal part, so that the last one's is all that is left."""
         whole, waiting = self.unpaid, self.waiting
         counts = [field.name for field in fields(Usage) if field.name != "cost"]
-        part = Usage(**{name: -(-getattr(whole, name) // waiting) for name in counts}, cost=whole.cost / waiting)
+        cost = None if whole.cost is None else whole.cost / waiting
+        part = Usage(**{name: -(-getattr(whole, name) // waiting) for name in counts}, cost=cost)
         left = {name: getattr(whole, name) - getattr(part, name) for name in counts}
-        self.unpaid = Usage(**left, cost=whole.cost - part.cost)
+        self.unpaid = Usage(**left, cost=None if whole.cost is None or cost is None else whole.cost - cost)
         return part
 
 

@@ -220,9 +220,11 @@ class Exchanger:
                 usage = outcome.usage
                 if not usage.calls:
                     usage = replace(usage, calls=1)
-                if price is not None and not usage.cost:
+                if not usage.cost and price is not None:
                     cost = price.of(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
                     usage = replace(usage, cost=cost)
+                elif not usage.cost and usage.total_tokens:
+                    usage = replace(usage, cost=None)
                 outcome = replace(outcome, text=printable(outcome.text), usage=usage, seconds=seconds)
                 if budget is not None:
                     completion = estimate_tokens(outcome.text)
@@ -282,5 +284,5 @@ def _of_system(error: OSError) -> ChatError:
 
 def _estimate(prompt: int, completion: int, price: Price | None) -> Usage:
     """What a budget is charged for a request of which the provider did not say what it took."""
-    cost = price.of(prompt, completion) if price is not None else 0.0
+    cost = price.of(prompt, completion) if price is not None else None
     return Usage(1, prompt, 0, completion, prompt + completion, cost)

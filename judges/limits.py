@@ -7,7 +7,7 @@ import os
 import random
 import threading
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, isfinite
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -124,8 +124,9 @@ class Budget:
             if self.tokens is not None and self._spent.total_tokens + self._held.tokens + tokens > self.tokens:
                 left = self.tokens - self._spent.total_tokens - self._held.tokens
                 raise BudgetExceeded(f"the request may take {tokens} tokens, and {left} of {self.tokens} are left")
-            if self.usd is not None and self._spent.cost + self._held.usd + usd > self.usd * (1.0 + 1e-9):  # rounding
-                left_usd = self.usd - self._spent.cost - self._held.usd
+            spent = self._spent.cost or 0.0  # known wherever dollars are limited
+            if self.usd is not None and spent + self._held.usd + usd > self.usd * (1.0 + 1e-9):  # rounding
+                left_usd = self.usd - spent - self._held.usd
                 raise BudgetExceeded(f"the request may cost ${usd:.6f}, and ${left_usd:.6f} of ${self.usd:g} are left")
             self._held = Reservation(self._held.tokens + tokens, self._held.usd + usd)
             self._flying += 1
@@ -138,6 +139,8 @@ class Budget:
             held = self._held
             left = (held.tokens - reservation.tokens, held.usd - reservation.usd) if self._flying else (0, 0.0)
             self._held = Reservation(*left)
+            if usage.cost is None and self.usd is not None:
+                usage = replace(usage, cost=reservation.usd)  # the most that it may have been
             self._spent = self._spent + usage
 
 

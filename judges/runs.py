@@ -29,6 +29,7 @@ from judges.limits import Budget, BudgetExceeded, BudgetLike, Reservation
 from judges.store import Store, request_key, store_from
 from judges.verdict import JudgeConfigError
 from rubrics.engine.frames import current_episode
+from rubrics.engine.loop import block
 from rubrics.episode import Episode
 from rubrics.evaluation import Usage
 from rubrics.node import Node
@@ -110,6 +111,26 @@ def equipped(
     finally:
         for asker, exchanger in zip(asking, before, strict=True):
             asker.exchanger = exchanger
+
+
+def refuse_unpriced(rubric: Any, price: Price | None) -> None:
+    """Check that a run over a tree, or a group rubric, can be limited in dollars. Nothing is sent.
+
+    Args:
+        rubric: the tree. Judges that only replay what is recorded need no price.
+        price: of models of which no price is known.
+
+    Raises:
+        JudgeConfigError: the price of a model is not known.
+    """
+
+    async def look() -> None:
+        for asker in askers(rubric):
+            exchanger = asker.exchanger.within(None, None, price)
+            if exchanger.store is None or exchanger.store.records:
+                await exchanger.known_price(asker.model)
+
+    block(look)
 
 
 class RunBudget(Budget):

@@ -21,7 +21,7 @@ class Usage:
     Attributes:
         calls: requests sent.
         prompt_tokens, cached_tokens, completion_tokens, total_tokens: tokens, as the provider counted them.
-        cost: US dollars.
+        cost: US dollars; None where tokens were used whose price nobody knows. A sum with an unknown part is unknown.
     """
 
     calls: int = 0
@@ -29,7 +29,7 @@ class Usage:
     cached_tokens: int = 0
     completion_tokens: int = 0
     total_tokens: int = 0
-    cost: float = 0.0
+    cost: float | None = 0.0
 
     def __add__(self, other: Usage) -> Usage:
         if other is NO_USAGE or self is NO_USAGE:
@@ -40,7 +40,7 @@ class Usage:
             self.cached_tokens + other.cached_tokens,
             self.completion_tokens + other.completion_tokens,
             self.total_tokens + other.total_tokens,
-            self.cost + other.cost,
+            None if self.cost is None or other.cost is None else self.cost + other.cost,
         )
 
     def __bool__(self) -> bool:

@@ -50,12 +50,14 @@ def diff(
         str, typer.Option(metavar="N", help="Trajectories whose steps and trees are in the page, or 'all'.")
     ] = "200",
     group_by: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="FIELDS",
-            help="What rollouts of one task share: a field of the rows, 'id' without its #2, several as in group,end.",
+            help="What rollouts of one task share: a field of the rows, 'id' without its #2, several as in group,end. "
+            "[default: the group, numbers within each file; 'group' joins numbers over files]",
+            show_default=False,
         ),
-    ] = "group",
+    ] = None,
     max_moved: Annotated[
         float | None,
         typer.Option(
@@ -116,7 +118,9 @@ def _check_output(out: Path | None, inputs: list[Path], overwrite: bool) -> None
         raise refused(f"{out} exists; choose another file, or give --overwrite")
 
 
-def _compared(old: Path, new: Path | None, fields: str) -> Diff:
+def _compared(old: Path, new: Path | None, fields: str | None) -> Diff:
+    if fields is None:
+        return compare_recorded(old) if new is None else compare(old, new)
     names = fields.split(",")
     for name in names:
         if name.split(".")[0] not in Row.__dataclass_fields__:

@@ -30,7 +30,7 @@ class Meter:
     def __init__(self, total: int | None) -> None:
         self.total = total
         self.rows = self.failed = 0
-        self.cost = 0.0
+        self.cost: float | None = 0.0
         self._began = self._told = time.monotonic()
         console = Console(stderr=True)
         self._progress: Progress | None = None
@@ -60,7 +60,8 @@ class Meter:
         """One row more."""
         self.rows += 1
         self.failed += row.status in ("error", "unreadable")
-        self.cost += row.usage["cost"] if row.usage else 0.0
+        if row.usage:
+            self.cost = None if self.cost is None or row.usage["cost"] is None else self.cost + row.usage["cost"]
         if self._progress is not None:
             self._progress.update(self._task, completed=self.rows, said=self.said())
         elif time.monotonic() - self._told > _EVERY:
@@ -72,7 +73,7 @@ class Meter:
         rate = (self.rows - self._kept) / max(time.monotonic() - self._began, 1e-9)
         rows = f"{self.rows} of {self.total} rows" if self.total else f"{self.rows} rows"
         left = f", {_time((self.total - self.rows) / rate)} left" if self.total and rate else ""
-        cost = f", ${self.cost:.4f}" if self.cost else ""
+        cost = ", cost unknown" if self.cost is None else f", ${self.cost:.4f}" if self.cost else ""
         return f"{rows}, {rate:.1f}/s, {self.failed} failed{cost}{left}"
 
 

@@ -93,7 +93,8 @@ def rescore(
         str | None,
         typer.Option(
             metavar="EXPRESSION",
-            help="What the trajectories of a group share, such as 'task.id'. [default: the group in their metadata]",
+            help="What the trajectories of a group share, such as 'task.id'. [default: the group in their metadata, "
+            "numbers within each file; 'group' joins numbers over files]",
             show_default=False,
         ),
     ] = None,
@@ -333,10 +334,17 @@ def _print(finished: Finished, shown: _Shown, problems: _Problems, out: Path, wh
         console.print(Text(f"unscored, for example, {printable(problems.unscored)}"))
     if finished.kept:
         console.print(Text(f"{finished.kept} rows were there already, {finished.written} are new"))
-    if summary.cost:
+    if summary.cost is None:
+        console.print(Text("cost: unknown, since no price of a model is known: give --price PROMPT,REPLY"))
+    elif summary.cost:
         console.print(Text(f"cost: ${summary.cost:.4f}"))
     if finished.aside is not None:
         complain(f"the rows of the rubric before are in {finished.aside}")
+    if finished.split:
+        complain(
+            f"{finished.split} group numbers stand in several files, and count in each by itself; where files are "
+            "shards of one run, --group-by group joins them"
+        )
     if where is not None and not summary.statuses.total():
         complain(f"no trajectory meets --where {where!r}")
     if failed := summary.statuses["error"]:

@@ -91,7 +91,7 @@ class GroupScorer:
         for path, score in scored.scores.items():
             if score is not None:
                 trajectory.metrics[f"{self.name}/{path}"] = score
-        if scored.usage:
+        if scored.usage and scored.usage.cost is not None:
             trajectory.metrics[f"{self.name}/cost"] = scored.usage.cost
         trajectory.log(scored.feedback())
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rubrics.evaluation import Evaluation
 from rubrics.rescoring.diff import COMPARED, Change, Diff, NodeChange, Run, Way, direction
+from rubrics.rescoring.grouping import group_key
 from rubrics.rescoring.ranks import group_change
 from rubrics.rescoring.row_file import RowFile
 from rubrics.rescoring.rows import Row
@@ -28,12 +29,13 @@ GroupBy = Callable[[Row], str | int | None]
 """The group of a row; None where it is in none."""
 
 
-def compare(old: Rows, new: Rows, *, group_by: GroupBy = lambda row: row.group) -> Diff:
+def compare(old: Rows, new: Rows, *, group_by: GroupBy | None = None) -> Diff:
     """Compare two runs over the same trajectories. Files are read row by row, and not held.
 
     Args:
         old, new: the runs.
-        group_by: what the rollouts of one task share; by default what the recordings say.
+        group_by: what the rollouts of one task share; by default what the recordings say, where a whole number counts
+            within its file. A group whose number stands in several files is named `"PATH: NUMBER"`.
 
     Raises:
         DiffError: two rows of one run have one id, or an id is no text.
@@ -50,7 +52,7 @@ def compare(old: Rows, new: Rows, *, group_by: GroupBy = lambda row: row.group) 
     return comparison.finished()
 
 
-def compare_recorded(run: Rows, *, group_by: GroupBy = lambda row: row.group) -> Diff:
+def compare_recorded(run: Rows, *, group_by: GroupBy | None = None) -> Diff:
     """Compare the rewards that recordings came with to those of a run, and their parts to the nodes of the same names.
 
     Arguments and errors are those of `compare`.
@@ -92,9 +94,11 @@ class _Said:
 
 
 class _Comparison:
-    def __init__(self, diff: Diff, group_by: GroupBy) -> None:
+    def __init__(self, diff: Diff, group_by: GroupBy | None) -> None:
         self.diff = diff
         self.group_by = group_by
+        self._groups: dict[str, dict[str, None]] = {}  # the files in which each number stands
+        self._files: dict[int, str] = {}  # of the trajectories whose group is a number, by their place
         self._kinds: dict[str, str] = {}
         self._seen: tuple[dict[str, None], dict[str, None]] = ({}, {})  # paths of each side, in their order
 
@@ -107,7 +111,7 @@ class _Comparison:
             diff.new.add(new)
         row = new or old
         assert row is not None
-        group = self.group_by(row)
+        group = self._group(row) if self.group_by is None else self.group_by(row)
         before = None if old is None else self._recorded(old) if diff.recorded else self._said(old, 0)
         after = None if new is None else self._said(new, 1)
         change = Change(id, "added" if before is None else "removed", group=None if group is None else str(group))
@@ -136,6 +140,13 @@ class _Comparison:
                 if node.add(before.get(path), after.get(path), same_tree or path in same_judges):
                     changed[path] = None
         return tuple(changed)
+
+    def _group(self, row: Row) -> str | int | None:
+        key = group_key(row.group, row.source)
+        if key is not row.group:
+            self._files[len(self.diff.changes)] = key[0]
+            self._groups.setdefault(str(row.group), {})[key[0]] = None
+        return row.group
 
     def _said(self, row: Row, side: int) -> _Said:
         last = self._values(row.evaluation, side) or {}
@@ -175,6 +186,10 @@ class _Comparison:
             diff.nodes[path] = node
         for change in diff.changes:
             change.nodes = tuple(path for path in change.nodes if diff.nodes[path].only is None)
+        for place, path in self._files.items():
+            change = diff.changes[place]
+            if len(self._groups[change.group or ""]) > 1:
+                change.group = f"{path}: {change.group}"
         grouped: dict[str, list[Change]] = {}
         for change in diff.changes:
             if change.group is not None and change.way in COMPARED:

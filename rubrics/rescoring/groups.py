@@ -10,6 +10,7 @@ from rubrics.evaluation import Evaluation, evaluation_of
 from rubrics.fingerprint import fingerprint_of
 from rubrics.formats.parsing import FormatProblem
 from rubrics.group import BatchScores, GroupRubric, score_groups
+from rubrics.rescoring.grouping import group_key
 from rubrics.rescoring.output import Key
 from rubrics.rescoring.replay import FAILURES, ReplayError, end_of, is_cancelled, row_for
 from rubrics.rescoring.rows import Row
@@ -26,12 +27,14 @@ class GroupMethod:
     Attributes:
         rubric: judges a group.
         size: how many members a group should have; None: as many as there are.
+        by: the expression that gave a trajectory its group; None: its recording did, see `group_key`.
         assume_end, types: as of `Method`.
         fingerprint: of the rubric, and of what makes a group.
     """
 
     rubric: GroupRubric
     size: int | None = None
+    by: str | None = None
     assume_end: End | None = None
     types: Types = field(default_factory=Types)
     fingerprint: str = ""
@@ -40,9 +43,9 @@ class GroupMethod:
     def of(
         cls, rubric: GroupRubric, size: int | None, by: str | None, assume_end: End | None, types: Types | None
     ) -> GroupMethod:
-        """A method with its fingerprint; `by` is the expression that gives a trajectory's group."""
+        """A method with its fingerprint."""
         print_of_all = fingerprint_of([rubric, size, by])
-        return cls(rubric, size, assume_end, types or Types(), print_of_all)
+        return cls(rubric, size, by, assume_end, types or Types(), print_of_all)
 
 
 async def groups_as_completed(
@@ -84,6 +87,8 @@ async def groups_as_completed(
                     yield [(number, key, row_for(trajectory, key[1], method.fingerprint))]
                 continue
             id = trajectory.metadata.get("group")
+            if method.by is None:
+                id = group_key(id, trajectory.source)
             if not isinstance(id, Hashable) or id is None:
                 if not known(key, number):
                     yield [(number, key, _alone(trajectory, key, method))]

@@ -23,6 +23,7 @@ from rubrics.formats.parsing import FormatProblem
 from rubrics.group import GroupRubric
 from rubrics.rescoring import judging
 from rubrics.rescoring.content import content_hash
+from rubrics.rescoring.grouping import Numbers
 from rubrics.rescoring.groups import GroupMethod, groups_as_completed
 from rubrics.rescoring.output import Key, Output, OutputError, refuse_inputs
 from rubrics.rescoring.replay import Method, Record, prepared
@@ -53,6 +54,8 @@ class Finished:
         others: rows in the file of trajectories that were not in the input.
         aside: the file with the rows of another rubric that were in the output; None where there were none.
         row: where `stopped` is `"error"`, the row that did.
+        split: of a group rubric without `group_by`, how many group numbers stand in several files: each file's is a
+            group of its own.
     """
 
     summary: Summary = field(default_factory=Summary)
@@ -62,6 +65,7 @@ class Finished:
     others: int = 0
     aside: Path | None = None
     row: Row | None = None
+    split: int = 0
 
 
 def rescore_files(
@@ -110,14 +114,15 @@ def rescore_files(
         where: a condition on trajectories, see `rubrics.rescoring.where.condition`.
         limit: how many trajectories are scored at most, those included that have a row already.
         group_by: what the trajectories of a group share, as an expression over the names that `where` knows, such as
-            `task.id`; by default `metadata["group"]`.
+            `task.id`; by default `metadata["group"]`, in which a whole number counts within its file. `"group"` takes
+            it as it is, so that a group may have members in several files.
         group_size: how many members each group should have, for a group rubric; the members of others are unscored.
         concurrency, assume_end, types, record: see `rescore`; for a group rubric, groups judged at once.
         store: where what models were asked is kept, for judges without a store of their own: beside the output, by
             default, as `OUT.verdicts.jsonl`; None keeps nothing.
         ask_again: ask models also what the store holds.
         budget_usd: US dollars that the judges may spend in this run. Where a judge would go beyond it the run stops;
-            a trajectory that was not finished has no row then.
+            a trajectory that was not finished has no row then. Every model needs a price that is known.
         price: US dollars a million tokens of the prompt and of the reply, for models of unknown price.
         on_error: `"stop"` ends the run at the first row with the status `"error"`.
         engine: `"local"` scores in this process, `"ray"` in worker processes, with equal rows. With `RAY_ADDRESS`, or a
@@ -135,6 +140,7 @@ def rescore_files(
         FormatError: there is no such format.
         EngineError: the workers cannot load the tree, or die one after another.
         ImportError: the engine is not installed.
+        ValueError: arguments that do not go together; `budget_usd` with a model of which no price is known.
         RuntimeError: the tree has async nodes and an event loop runs in this thread: call it in another.
     """
     if engine not in ("local", "ray"):
@@ -156,6 +162,9 @@ def rescore_files(
     for written in (out, kept_at):
         if written is not None:
             refuse_inputs(Path(written), files)
+    money = None if price is None else judging.price_of(*price)
+    if budget_usd is not None:
+        judging.refuse_unpriced(rubric, money)
     finished = Finished()
     trajectories = selected(read(files, format), where, limit, group_by)
 
@@ -176,7 +185,7 @@ def rescore_files(
             recipe = (types or Types(), assume_end, record, kept_at, ask_again, price)
             budget = pool = Pool(rubric, *recipe, budget_usd, workers, concurrency, worker_timeout)
         else:
-            budget, money = judging.budget_of(budget_usd), None if price is None else judging.price_of(*price)
+            budget = judging.budget_of(budget_usd)
             store_of_run = judging.store_of(kept_at, ask_again)
             asking = stack.enter_context(judging.equipped(rubric, store_of_run, budget, money))
         method: Method | GroupMethod
@@ -302,12 +311,21 @@ class _Job:
                 self._write(number, row, line)
 
     async def run_groups(self, trajectories: Iterator[Selected], method: GroupMethod, concurrency: int) -> None:
-        groups = groups_as_completed(trajectories, method, concurrency, self.output.has, self._is_over)
+        numbers = Numbers()
+
+        def noted() -> Iterator[Selected]:
+            for number, key, trajectory in trajectories:
+                if method.by is None and isinstance(trajectory, Trajectory):
+                    numbers.add(trajectory.metadata.get("group"), trajectory.source)
+                yield number, key, trajectory
+
+        groups = groups_as_completed(noted(), method, concurrency, self.output.has, self._is_over)
         async with aclosing(groups):
             async for rows in groups:
                 for number, key, row in rows:
                     self.keys[number] = key
                     self._write(number, *line_of(row))
+        self.finished.split = numbers.split
 
     def _missing(self, trajectories: Iterator[Selected]) -> Iterator[Numbered]:
         """The trajectories that have no row yet."""

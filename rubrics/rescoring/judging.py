@@ -25,6 +25,12 @@ def budget_of(usd: float | None) -> Any:
     return _runs().RunBudget(usd=usd) if usd is not None and _runs() else None
 
 
+def refuse_unpriced(rubric: Any, price: Any) -> None:
+    """`judges.runs.refuse_unpriced`."""
+    if _runs():
+        _runs().refuse_unpriced(rubric, price)
+
+
 def shared_budget_of(usd: float, account: Any) -> Any:
     """`judges.runs.SharedBudget`; None where nothing is asked."""
     return _runs().SharedBudget(usd, account) if _runs() else None

@@ -49,6 +49,7 @@ class Summary:
         statuses: number of rows by status.
         components: by path, in the order of the tree, the nodes in the evaluations of the last steps; the root is `""`.
         rewards: the new rewards of the episodes.
+        cost: US dollars that the model calls cost; None where the price of one is not known.
         moved: number of trajectories whose new reward is `"up"`, `"down"` or the `"same"`, against the recorded one.
     """
 
@@ -57,7 +58,8 @@ class Summary:
         self.components: dict[str, Component] = {}
         self.rewards = Component("reward")
         self.moved: Counter[str] = Counter()
-        self._recorded = self._new = self._cost = 0.0
+        self._recorded = self._new = 0.0
+        self.cost: float | None = 0.0
         for row in rows:
             self.add(row)
 
@@ -67,7 +69,7 @@ class Summary:
             for node in row.evaluation.nodes():
                 self._node(node.path, node.kind, node.status, node.score)
         self._row(row.status, row.reward, row.recorded_reward)
-        self._cost += row.usage["cost"] if row.usage else 0.0
+        self._spent(row.usage)
 
     def add_data(self, data: Mapping[str, Any]) -> None:
         """Count one row, as the JSON values that it was written as."""
@@ -77,7 +79,11 @@ class Summary:
             self._node(node["path"], node["kind"], node["status"], node["score"])
             below += reversed(node["children"])
         self._row(data["status"], data["reward"], data.get("recorded_reward"))
-        self._cost += data["usage"]["cost"] if data.get("usage") else 0.0
+        self._spent(data.get("usage"))
+
+    def _spent(self, usage: Mapping[str, Any] | None) -> None:
+        if usage:
+            self.cost = None if self.cost is None or usage["cost"] is None else self.cost + usage["cost"]
 
     def _node(self, path: str, kind: str, status: str, score: float | None) -> None:
         component = self.components.get(path)
@@ -95,11 +101,6 @@ class Summary:
             self.moved["same" if same else "up" if reward > recorded else "down"] += 1
             self._recorded += recorded
             self._new += reward
-
-    @property
-    def cost(self) -> float:
-        """US dollars that the model calls cost."""
-        return self._cost
 
     @property
     def recorded_mean(self) -> float | None:

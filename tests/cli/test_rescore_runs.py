@@ -201,8 +201,10 @@ def test_the_budget_stops_the_run(folder: Path) -> None:
 
 def test_dollars_without_a_price_are_refused(folder: Path) -> None:
     code, said = run(folder, "--out", "out.jsonl", "--budget-usd", "1")
-    assert code == 1
-    assert "no price of 'made-up' is known" in said
+    assert code == 2
+    assert "no price of 'made-up' is known: give price=Price(prompt, completion) (--price PROMPT,REPLY)" in said
+    assert not (folder / "out.jsonl").exists()
+    assert not (folder / "asked.txt").exists()
     assert run(folder, "--out", "out.jsonl", "--overwrite", "--budget-usd", "1", "--price", "1,2")[0] == 0
 
 

@@ -277,3 +277,20 @@ def test_a_reply_reaches_the_budget_with_its_own_cost() -> None:
     budget = Budget(usd=1.0)
     judge = judge_of(ScriptedClient(reply), budget=budget, price=Price(0.1, 0.1))
     assert judge.judge_sync(answer="x").usage.cost == 0.25 == budget.spent.cost
+
+
+def test_a_cost_that_nobody_knows_is_none_and_never_0() -> None:
+    reply = ChatReply(GOOD, usage=Usage(1, 10, 0, 5, 15))
+    calls = Budget(calls=5)
+    assert judge_of(ScriptedClient(reply), budget=calls).judge_sync(answer="x").usage == Usage(1, 10, 0, 5, 15, None)
+    assert calls.spent.cost is None
+    free = judge_of(ScriptedClient(reply), price=Price(0.0, 0.0))
+    assert free.judge_sync(answer="x").usage.cost == 0.0
+    assert (Usage(1, cost=None) + Usage(1, cost=0.5)).cost is None
+    assert (Usage() + Usage(1, cost=0.5)).cost == 0.5
+
+
+def test_a_budget_in_dollars_charges_an_unknown_cost_with_what_was_reserved() -> None:
+    budget = Budget(usd=1.0)
+    budget.settle(budget.reserve(10, 0.25), Usage(calls=1, total_tokens=10, cost=None))
+    assert budget.spent.cost == 0.25

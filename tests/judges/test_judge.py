@@ -36,7 +36,7 @@ from rubrics import Evaluation, Fallback, Gate, Rubric, Sequential, WeightedSum
 from tests.leaves import DRIVERS, evaluated
 
 FOUR = {"reason": "Nearly.", "score": 4}
-ONE_CALL = Usage(1, 10, 4, 5, 15)
+ONE_CALL = Usage(1, 10, 4, 5, 15, 0.25)
 PROMPT = "Rate it.\n{{ answer | untrusted }}"
 
 
@@ -377,7 +377,7 @@ async def test_failed_attempts_are_in_the_usage() -> None:
     lost = JudgeFailure("transport", "lost")
     leaf = leaf_of([lost, reply("4"), lost, reply(FOUR)])
     record = await leaf.evaluate("a", "o")
-    assert record.usage == Usage(4, 20, 8, 10, 30)
+    assert record.usage == Usage(4, 20, 8, 10, 30, 0.5)
     quiet = leaf_of([lost, lost, lost, lost], on_failure="unscored")
     assert (await quiet.evaluate("a", "o")).usage == Usage(calls=4)
 

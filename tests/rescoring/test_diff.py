@@ -427,3 +427,18 @@ def test_ten_thousand_rows_are_compared_without_being_held(tmp_path: Path) -> No
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < sum(path.stat().st_size for path in paths) / 4
+
+
+def test_group_numbers_count_within_their_file() -> None:
+    def rows(*rewards: float) -> list[Row]:
+        places = [("x.jsonl", 0), ("x.jsonl", 0), ("y.jsonl", 0), ("y.jsonl", 0), ("y.jsonl", 1), ("y.jsonl", 1)]
+        return [
+            row(f"{path}/{n}", reward, group=group, source={"path": path, "line": n + 1})
+            for n, (reward, (path, group)) in enumerate(zip(rewards, places, strict=True))
+        ]
+
+    old, new = rows(0.1, 0.2, 0.3, 0.4, 0.5, 0.6), rows(0.2, 0.1, 0.3, 0.4, 0.5, 0.6)
+    found = {name: (group.n, group.discordant) for name, group in compare(old, new).groups.items()}
+    assert found == {"x.jsonl: 0": (2, 1), "y.jsonl: 0": (2, 0), "1": (2, 0)}  # a file is named where it must be
+    joined = compare(old, new, group_by=lambda row: row.group).groups
+    assert {name: group.n for name, group in joined.items()} == {"0": 4, "1": 2}

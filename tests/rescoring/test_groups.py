@@ -205,3 +205,30 @@ def test_the_command_takes_group_rubrics(tmp_path: Path, monkeypatch: pytest.Mon
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert rewards(list(read_rows("out.jsonl"))) == {"a": 1.0, "b": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("group", "by", "expected", "split"),
+    [
+        (0, None, {"a0": 0.0, "b0": 1.0, "a1": 0.0, "b1": 1.0}, 1),  # each file numbers its tasks from 0
+        ("0", None, {"a0": 0.0, "b0": 1.0, "a1": 0.0, "b1": 1.0}, 1),
+        ("django-1", None, {"a0": 0.0, "b0": 1 / 3, "a1": 2 / 3, "b1": 1.0}, 0),  # a name is one over all shards
+        (0, "group", {"a0": 0.0, "b0": 1 / 3, "a1": 2 / 3, "b1": 1.0}, 0),
+    ],
+)
+def test_a_group_that_is_a_number_counts_within_its_file(
+    tmp_path: Path, group: Any, by: str | None, expected: dict[str, float], split: int
+) -> None:
+    for shard in range(2):
+        members = [trajectory(f"a{shard}", 10 * shard, group), trajectory(f"b{shard}", 10 * shard + 1, group)]
+        write_jsonl(tmp_path / f"shard{shard}.jsonl", members)
+    files = sorted(tmp_path.glob("shard*.jsonl"))
+    finished = rescore_files(files, Ranks(), tmp_path / "out.jsonl", group_by=by)
+    assert rewards(list(read_rows(tmp_path / "out.jsonl"))) == pytest.approx(expected)
+    assert finished.split == split
+
+
+def test_a_number_is_no_number_of_a_file_that_is_one_trajectory(tmp_path: Path) -> None:
+    sources = [{"format": "harbor", "path": f"job/trial-{n}", "line": None} for n in range(2)]
+    members = [trajectory(str(n), n, "42", source=sources[n]) for n in range(2)]
+    assert rewards(run(tmp_path, members)) == {"0": 0.0, "1": 1.0}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from judges import Binary, JudgeError, Jury, LLMJudge, Price, ScriptedClient
+from judges import Binary, ChatReply, JudgeError, Jury, LLMJudge, Price, ScriptedClient, Usage
 from rubrics import Fallback, Gate, Rubric, Sequential, TrajectoryRubric, WeightedSum
 from rubrics.formats import read, write_jsonl
 from rubrics.rescoring import ConditionError, OutputError, Row, read_rows, rescore, rescore_files
@@ -597,3 +597,13 @@ def test_rows_say_what_they_were_made_of(tmp_path: Path) -> None:
     data = json.loads(out.read_text())
     assert (data["group"], data["components"], data["recorded_reward"]) == ("g", {"a": 1.0, "b": None}, 0.5)
     assert len(data["content"]) == len(data["rubric"]) == 32
+
+
+def test_a_cost_that_nobody_knows_is_null_in_rows_and_the_summary(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    reply = ChatReply('{"score": true}', usage=Usage(1, 10, 0, 5, 15))
+    finished = rescore_files(runs, judged(ScriptedClient(reply)), out)
+    assert finished.summary.cost is None
+    assert [row.usage and row.usage["cost"] for row in read_rows(out)] == [None] * 10
+    finished = rescore_files(runs, judged(ScriptedClient(reply)), out, overwrite=True, price=(1.0, 2.0), store=None)
+    assert finished.summary.cost == pytest.approx(20 * 20 / 1e6)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import fsum
 from typing import Any
 
+from rubrics.evaluation import NO_USAGE
 from rubrics.formats.parsing import FormatError
 from rubrics.integrations.trl.environment import NO_TASK, RubricEnvironment
 from rubrics.rollouts.conversations import trajectory_of
@@ -53,7 +54,7 @@ class Batch:
             for path, mean in _means(scored).items():
                 log_metric(f"{name}/{path}/mean", mean)
             log_metric(f"{name}/unscored", sum(one.reward is None for one in scored) / len(scored))
-            if cost := fsum(one.usage.cost for one in scored):
+            if cost := sum((one.usage for one in scored), NO_USAGE).cost:
                 log_metric(f"{name}/cost", cost / len(scored))
         if log_extra is not None:
             said = iter([one.feedback() for one in scored])
