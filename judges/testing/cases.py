@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,7 +15,13 @@ from judges.testing.sharing import Judged
 from judges.verdict import JudgeFailure, Verdict
 
 
-class CaseFailed(pytest.fail.Exception):
+if TYPE_CHECKING:
+    from _pytest.outcomes import Failed
+else:
+    Failed = pytest.fail.Exception
+
+
+class CaseFailed(Failed):
     """A test of a judge fails; the text says why, and no traceback tells more."""
 
     def __init__(self, message: str) -> None:

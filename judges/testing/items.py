@@ -40,8 +40,9 @@ class JudgeFile(pytest.File):
 
 
 class _Item(pytest.Item):
-    def __init__(self, *, suite: Suite, judges: Session, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, *, name: str, parent: JudgeFile, suite: Suite, judges: Session, **given: Any) -> None:
+        # Told as a text, so that what stands in brackets is one parameter, as --lf reads it back.
+        super().__init__(name=name, parent=parent, nodeid=f"{parent.nodeid}::{name}", **given)
         self.suite, self.judges = suite, judges
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
