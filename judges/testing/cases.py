@@ -14,7 +14,6 @@ from judges.testing.results import Answer, Case, Status, SuiteReport
 from judges.testing.sharing import Judged
 from judges.verdict import JudgeFailure, Verdict
 
-
 if TYPE_CHECKING:
     from _pytest.outcomes import Failed
 else:
