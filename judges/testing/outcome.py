@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from judges.testing.classification import is_label
+from judges.testing.comparing import Side, changes
 from judges.testing.figures import Figures, decisions_of
 from judges.testing.rates import rate_of
 from judges.testing.results import Case, SuiteReport
@@ -46,7 +46,7 @@ def problems_of(
         strict: whether a threshold that is not decided is a problem as well.
 
     Raises:
-        GoldenError: a threshold is of no figure of this suite.
+        GoldenError: a threshold is of no figure of this suite, or the baseline cannot be compared.
     """
     rows = ((case.row.id, problem_of_row(report, case)) for case in report.cases)
     return [
@@ -82,13 +82,6 @@ def problem_of_row(report: SuiteReport, case: Case) -> str | None:
             f"this row must agree ({case.place}): people say {spoken(row.gold)}, the judge {', '.join(said)}{because}"
         )
     return None
-
-
-def matching(report: SuiteReport, baselines: Iterable[SuiteReport]) -> SuiteReport | None:
-    """The report of the same suite among some: of the same model or, where one alone is there, of that one."""
-    same = [each for each in baselines if each.suite == report.suite]
-    exact = [each for each in same if each.model == report.model]
-    return exact[0] if exact else same[0] if len(same) == 1 else None
 
 
 def spoken(label: Any) -> str:
@@ -134,19 +127,18 @@ def _of_thresholds(report: SuiteReport, figures: Figures, strict: bool) -> Itera
 
 
 def _of_baseline(report: SuiteReport, baseline: SuiteReport) -> Iterator[Problem]:
-    before = {case.row.id: case for case in baseline.cases}
-    changed = []
-    for case in report.cases:
-        then = before.get(case.row.id)
-        if then is None or case.stale or then.stale:
-            continue
-        for order in case.orders:
-            old, new = then.said(order), case.said(order)
-            if order in then.orders and not (old is None and new is None) and not is_label(new, old):
-                where = f" ({order})" if len(case.orders) > 1 else ""
-                changed.append(f"  {case.row.id}{where}: {spoken(old)} → {spoken(new)}")
+    changed = changes(baseline, report).changed
     if changed:
-        yield Problem("baseline", "\n".join([f"{len(changed)} verdicts are not those of the baseline", *changed]))
+        several = len(report.orders) > 1
+        told = [
+            f"  {each.id}{f' ({each.order})' if several else ''}: {_said(each.old)} → {_said(each.new)}"
+            for each in changed
+        ]
+        yield Problem("baseline", "\n".join([f"{len(told)} verdicts are not those of the baseline", *told]))
+
+
+def _said(side: Side) -> str:
+    return side.failure or spoken(side.label)
 
 
 def _rows(ids: Iterable[str]) -> str:
