@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Literal, Unpack, get_args
 
 from judges.asking import Asker, Options, refuse_unknown, together
-from judges.clients.protocol import Message
+from judges.clients.protocol import ChatRequest, Message
 from judges.fence import Pieces, Rendered, as_text
 from judges.form import Answer, KeyedForm
 from judges.judge import Judge, fixed_messages, prompt_from, question
@@ -245,8 +245,7 @@ class GroupwiseJudge:
     async def sample(self, number: int, candidates: Sequence[Any], inputs: Mapping[str, Any]) -> Grades | JudgeFailure:
         """One sample of the grades. Samples of other numbers are asked for anew, also where a store holds this one."""
         order, rendered, form = self._rendered(candidates, inputs)
-        messages = [*fixed_messages(self.prompt, form), question(rendered, form)]
-        asked = await self.asker.ask(messages, form, rendered.untrusted, number)
+        asked = await self.asker.ask(self._messages(rendered, form), form, rendered.untrusted, number)
         if asked.failure is not None:
             return asked.failure
         assert asked.found is not None
@@ -260,6 +259,19 @@ class GroupwiseJudge:
             JudgeConfigError: there is nothing to compare.
         """
         _, rendered, form = self._rendered(candidates, inputs)
+        return self._messages(rendered, form)
+
+    def request(self, number: int, candidates: Sequence[Any], inputs: Mapping[str, Any]) -> ChatRequest:
+        """What is sent first for a sample of the grades (see `Judge.request`).
+
+        Raises:
+            PromptError: an input is missing, or cannot be shown.
+            JudgeConfigError: there is nothing to compare, or no model is named.
+        """
+        _, rendered, form = self._rendered(candidates, inputs)
+        return self.asker.request(self._messages(rendered, form), form, number)
+
+    def _messages(self, rendered: Rendered, form: KeyedForm) -> list[Message]:
         return [*fixed_messages(self.prompt, form), question(rendered, form)]
 
     def _rendered(self, candidates: Sequence[Any], inputs: Mapping[str, Any]) -> tuple[list[int], Rendered, KeyedForm]:

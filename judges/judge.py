@@ -12,7 +12,7 @@ from typing import Any, Protocol, Unpack
 
 from judges.aggregate import aggregated
 from judges.asking import Asked, Asker, Options, read, together
-from judges.clients.protocol import ChatError, ChatReply, Message
+from judges.clients.protocol import ChatError, ChatReply, ChatRequest, Message
 from judges.expected import check_scale, expectation
 from judges.fence import GUARD, Rendered
 from judges.form import Answer, Form, SingleForm
@@ -132,6 +132,15 @@ class Judge:
             PromptError: an input is missing, or cannot be shown.
         """
         return self._messages(self.prompt.render(inputs))
+
+    def request(self, number: int, inputs: Mapping[str, Any]) -> ChatRequest:
+        """What is sent first for a sample of the verdict; a reply that cannot be used leads to another request.
+
+        Raises:
+            PromptError: an input is missing, or cannot be shown.
+            JudgeConfigError: no model is named.
+        """
+        return self.asker.request(self._messages(self.prompt.render(inputs)), self.form, number, self.expected)
 
     def _messages(self, rendered: Rendered) -> list[Message]:
         return [*self._fixed, question(rendered, self.form)]

@@ -9,8 +9,8 @@ import os
 import re
 import threading
 import warnings
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -43,14 +43,14 @@ def request_key(endpoint: str, request: ChatRequest) -> str:
             endpoint,
             [[message["role"], message["content"]] for message in request.messages],
             request.schema,
-            _sampling(request),
+            sampling_of(request),
             request.sample,
         ]
     )
     return sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _sampling(request: ChatRequest) -> dict[str, Any]:
+def sampling_of(request: ChatRequest) -> dict[str, Any]:
     sampling = {**request.sampling, "max_tokens": request.max_tokens}
     if request.top_logprobs is not None:
         sampling["top_logprobs"] = request.top_logprobs
@@ -132,7 +132,7 @@ class Store:
             found: dict[str, ChatReply | ChatError] = {}
             times: dict[str, str] = {}
             try:
-                for path in self._paths():
+                for path in files_of(self.path):
                     if self.mode == "rewrite":
                         path.unlink()
                     else:
@@ -141,13 +141,6 @@ class Store:
                 raise self._failed("read", error) from None
             self._records = self.mode in ("new", "all", "rewrite") or (self.mode == "once" and not found)
             self._found = found
-
-    def _paths(self) -> list[Path]:
-        pattern = re.compile(rf"{re.escape(self.path.stem)}\.shard([0-9]+){re.escape(self.path.suffix)}")
-        folder = self.path.parent
-        names = os.listdir(folder) if folder.is_dir() else []
-        shards = sorted((int(match.group(1)), name) for name in names if (match := pattern.fullmatch(name)))
-        return [path for path in (self.path, *(folder / name for _, name in shards)) if path.is_file()]
 
     def get(self, key: str) -> ChatReply | ChatError | None:
         """What was recorded last under a key; None where nothing was."""
@@ -193,7 +186,7 @@ class Store:
             "model": request.model,
             "endpoint": endpoint,
             "sample": request.sample,
-            "sampling": _sampling(request),
+            "sampling": sampling_of(request),
             "template": template,
             "wire": wire,
             "messages": [dict(message) for message in request.messages],
@@ -220,6 +213,15 @@ class Store:
             file, self._file = self._file, None
         if file is not None:
             file.close()
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of a store that are there: its own, and the shards beside it."""
+    pattern = re.compile(rf"{re.escape(path.stem)}\.shard([0-9]+){re.escape(path.suffix)}")
+    folder = path.parent
+    names = os.listdir(folder) if folder.is_dir() else []
+    shards = sorted((int(match.group(1)), name) for name in names if (match := pattern.fullmatch(name)))
+    return [each for each in (path, *(folder / name for _, name in shards)) if each.is_file()]
 
 
 class _Shard:
@@ -257,7 +259,32 @@ def _ends_a_line(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
-def _read(path: Path, found: dict[str, ChatReply | ChatError], times: dict[str, str]) -> None:
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One exchange, as it stands in a file.
+
+    Attributes:
+        number: of the line, from 1.
+        whole: the line, its end left out.
+        key, at: of the request, and when it was recorded.
+        fields: what else the line says.
+        outcome: the reply, or why there was none.
+    """
+
+    number: int
+    whole: bytes
+    key: str
+    at: str
+    fields: Mapping[str, Any]
+    outcome: ChatReply | ChatError
+
+
+def lines_of(path: Path) -> Iterator[Line]:
+    """The exchanges of one file. A line that is none is skipped with a warning, and a torn one without.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     with path.open("rb") as lines:
         for number, whole in enumerate(lines, 1):
             line = whole.rstrip(b"\n")
@@ -271,11 +298,16 @@ def _read(path: Path, found: dict[str, ChatReply | ChatError], times: dict[str, 
                 torn = line == whole or (not is_json and b'{"key"'.startswith(line[:6]))
                 if not torn:  # by the death of the process that wrote it
                     warnings.warn(
-                        f"{path}, line {number} is skipped: it is no exchange ({error})", StoreWarning, stacklevel=4
+                        f"{path}, line {number} is skipped: it is no exchange ({error})", StoreWarning, stacklevel=5
                     )
                 continue
-            if at >= times.get(key, ""):  # another shard may hold a later one
-                found[key], times[key] = outcome, at
+            yield Line(number, line, key, at, data, outcome)
+
+
+def _read(path: Path, found: dict[str, ChatReply | ChatError], times: dict[str, str]) -> None:
+    for line in lines_of(path):
+        if line.at >= times.get(line.key, ""):  # another shard may hold a later one
+            found[line.key], times[line.key] = line.outcome, line.at
 
 
 def _outcome(outcome: ChatReply | ChatError) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from math import fsum
 from judges.asking import together
 from judges.clients.protocol import ChatReply, ChatRequest
 from judges.exchange import Exchange, Exchanger
+from judges.store import request_key
 from judges.testing.golden import GoldenRow
 from judges.testing.results import Answer, Order
 from judges.testing.suite import Suite
@@ -29,6 +30,24 @@ class Measuring(Exchanger):
         if isinstance(exchange.outcome, ChatReply) and (replies := _replies.get(None)) is not None:
             replies.append(exchange.outcome)
         return exchange
+
+
+class Listing(Exchanger):
+    """Notes the keys of all requests.
+
+    Args:
+        exchanger: what sends them.
+        keys: where they are noted.
+    """
+
+    def __init__(self, exchanger: Exchanger, keys: set[str]) -> None:
+        vars(self).update(vars(exchanger))
+        self.keys = keys
+
+    async def exchange(self, request: ChatRequest, replay: bool = True) -> Exchange:
+        """As `Exchanger.exchange`."""
+        self.keys.add(request_key(self.endpoint, request))
+        return await super().exchange(request, replay)
 
 
 async def ask_all(suite: Suite, rows: Sequence[GoldenRow]) -> dict[str, list[Answer]]:

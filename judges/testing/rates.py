@@ -27,6 +27,11 @@ _OF_KIND: dict[FailureKind, Rate] = {
 }
 
 
+def rate_of(kind: FailureKind) -> Rate:
+    """The rate that a kind of failure counts in: `"unreached"` for what says nothing of the judge."""
+    return _OF_KIND.get(kind, "unreached")
+
+
 def answer_rates(answers: Sequence[Verdict | JudgeFailure], *, clusters: Clusters = None) -> dict[Rate, Interval]:
     """What became of each question, as shares that sum to 1.
 
@@ -45,7 +50,7 @@ def answer_rates(answers: Sequence[Verdict | JudgeFailure], *, clusters: Cluster
     became: list[Rate] = []
     for answer in answers:
         if isinstance(answer, JudgeFailure):
-            became.append(_OF_KIND.get(answer.kind, "unreached"))
+            became.append(rate_of(answer.kind))
         else:
             became.append("abstention" if answer.abstained else "verdict")
     return {rate: proportion([each == rate for each in became], clusters) for rate in get_args(Rate)}

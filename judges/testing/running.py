@@ -12,7 +12,7 @@ not asked about until the snapshot is updated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,8 @@ from judges.store import Mode, Store
 from judges.testing import snapshots
 from judges.testing.golden import GoldenRow
 from judges.testing.perturbations import flips_of
-from judges.testing.questions import Measuring, ask_all
-from judges.testing.results import Answer, Case, SuiteReport
+from judges.testing.questions import Listing, Measuring, ask_all
+from judges.testing.results import Answer, Case, Flips, SuiteReport
 from judges.testing.suite import Suite
 from rubrics.evaluation import NO_USAGE
 
@@ -84,10 +84,7 @@ async def run_suite_async(suite: Suite, sending: Sending | None = None) -> Suite
         snapshots.write(suite.snapshot, now)
         state = state.model_copy(update={"state": "same", "stale": []})
     with _equipped(suite, how):
-        fresh = [row for row in suite.golden if row.id not in stale]
-        answered = await ask_all(suite, [row for row in fresh if suite.asks(row)])
-        cases = tuple(_case(suite, row, answered.get(row.id, ()), stale) for row in suite.golden)
-        flips = [await flips_of(name, suite, cases) for name in suite.perturbations]
+        cases, flips = await _asked(suite, stale)
     return SuiteReport(
         suite=suite.name,
         path=None if suite.path is None else str(suite.path),
@@ -106,7 +103,7 @@ async def run_suite_async(suite: Suite, sending: Sending | None = None) -> Suite
         min_n=suite.min_n,
         snapshot=state,
         cases=cases,
-        perturbations=tuple(flips),
+        perturbations=flips,
         usage=sum((answer.usage for case in cases for answer in case.answers), NO_USAGE)
         + sum((flip.usage for flip in flips), NO_USAGE),
     )
@@ -124,14 +121,41 @@ def plan_suite(suite: Suite, sending: Sending) -> Plan:
     async def plan() -> Plan:
         store = None if sending.live else _store(suite, sending.mode)
         with planned(suite.subject.judge, store=store, price=sending.price) as found:
-            rows = [row for row in suite.golden if suite.asks(row)]
-            await ask_all(suite, rows)
+            await _asked(suite)
         return found
 
     return block(plan)
 
 
-def _case(suite: Suite, row: GoldenRow, answers: Sequence[Answer], stale: set[str]) -> Case:
+def keys_of(suite: Suite) -> set[str]:
+    """The keys, in a store, of all requests that a run of a suite makes, as far as its cassette can answer them.
+
+    Raises:
+        GoldenError: a row lacks what the prompt needs.
+        JudgeConfigError: the cassette cannot be read, or an input cannot be shown.
+    """
+    from rubrics.engine.loop import block
+
+    async def keys() -> set[str]:
+        found: set[str] = set()
+        with _equipped(suite, Sending()):
+            if suite.subject.asker is not None:
+                suite.subject.asker.exchanger = Listing(suite.subject.asker.exchanger, found)
+            await _asked(suite)
+        return found
+
+    return block(keys)
+
+
+async def _asked(suite: Suite, stale: Collection[str] = ()) -> tuple[tuple[Case, ...], tuple[Flips, ...]]:
+    """The rows with their answers, and what became of changed inputs."""
+    rows = [row for row in suite.golden if row.id not in stale and suite.asks(row)]
+    answered = await ask_all(suite, rows)
+    cases = tuple(_case(suite, row, answered.get(row.id, ()), stale) for row in suite.golden)
+    return cases, tuple([await flips_of(name, suite, cases) for name in suite.perturbations])
+
+
+def _case(suite: Suite, row: GoldenRow, answers: Sequence[Answer], stale: Collection[str]) -> Case:
     place = suite.golden.place(row.id)
     if row.id in stale:
         return Case(row=row, place=place, stale=True)

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from judges.asking import Asker
-from judges.clients.protocol import Message
+from judges.clients.protocol import ChatRequest, Message
 from judges.compare import Grades, GroupwiseJudge, PairwiseJudge
 from judges.judge import Judge
 from judges.prompt import Prompt
@@ -92,6 +92,20 @@ class Subject:
             return self._asking.messages(**inputs)
         assert self._asking is not None
         return self._asking.messages(**inputs)
+
+    def request(self, row: GoldenRow, order: Order = "given", sample: int = 0) -> ChatRequest:
+        """What is sent first about a row; a reply that cannot be used leads to another request.
+
+        Raises:
+            GoldenError: the row lacks what the prompt needs.
+            PromptError: an input cannot be shown.
+            JudgeConfigError: no model is named.
+        """
+        inputs = self._inputs(row, order)
+        if isinstance(self._asking, GroupwiseJudge):
+            return self._asking.request(sample, inputs.pop("candidates"), inputs)
+        assert self._asking is not None
+        return self._asking.request(sample, inputs)
 
     async def ask(self, row: GoldenRow, order: Order, sample: int) -> Answer:
         """Ask about a row.

@@ -1,0 +1,148 @@
+"""What makes a suite red: one rule, for pytest and for `judges test`.
+
+A row is red where there is no verdict, where it is stale, or where it is marked `must` and the judge does not agree.
+Any other disagreement counts in the figures alone, or a judge that is right in nine of ten cases would be red for ever.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from judges.testing.comparing import Side, changes
+from judges.testing.figures import Figures, decisions_of
+from judges.testing.rates import rate_of
+from judges.testing.results import Case, SuiteReport
+
+_NAMED = 5  # rows named in a message about several
+
+
+class Problem(NamedTuple):
+    """One thing that makes a suite red.
+
+    Attributes:
+        what: a row's id, `snapshot`, `flips[NAME]`, the name of a threshold's figure, or `baseline`.
+        message: what is wrong, and what to do.
+    """
+
+    what: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.message}"
+
+
+def problems_of(
+    report: SuiteReport, figures: Figures, baseline: SuiteReport | None = None, strict: bool = False
+) -> list[Problem]:
+    """All that makes a suite red; nothing where it is green.
+
+    Args:
+        report: the suite, judged.
+        figures: of it.
+        baseline: an earlier report of the suite, none of whose verdicts may have changed.
+        strict: whether a threshold that is not decided is a problem as well.
+
+    Raises:
+        GoldenError: a threshold is of no figure of this suite, or the baseline cannot be compared.
+    """
+    rows = ((case.row.id, problem_of_row(report, case)) for case in report.cases)
+    return [
+        *_of_snapshot(report),
+        *(Problem(id, message) for id, message in rows if message is not None),
+        *_of_perturbations(report),
+        *_of_thresholds(report, figures, strict),
+        *(_of_baseline(report, baseline) if baseline is not None else ()),
+    ]
+
+
+def problem_of_row(report: SuiteReport, case: Case) -> str | None:
+    """What is wrong with one row; None where nothing is."""
+    row = case.row
+    if case.stale:
+        return (
+            "its prompt is not the one of the snapshot, so its verdict is stale and nothing was asked; look at the "
+            "difference, then update the snapshots"
+        )
+    status = report.status(case)
+    if status == "no verdict":
+        silent = [order for order in case.orders if all(answer.failure for answer in case.of(order))]
+        answer = next((answer for answer in case.answers if answer.order in silent), None)
+        if answer is None:
+            return "there is no verdict, and none was asked for"
+        order = f", order {answer.order}" if len(report.orders) > 1 else ""
+        return f"there is no verdict{order}: {answer.failure}: {answer.message}"
+    if row.must and status != "agrees":
+        said = [f"{spoken(case.said(order))}{f' ({order})' if len(case.orders) > 1 else ''}" for order in case.orders]
+        reason = next((answer.reason for answer in case.answers if answer.reason), None)
+        because = f"; it says: {reason}" if reason else ""
+        return (
+            f"this row must agree ({case.place}): people say {spoken(row.gold)}, the judge {', '.join(said)}{because}"
+        )
+    return None
+
+
+def spoken(label: Any) -> str:
+    """A label, for people."""
+    return "nothing" if label is None else json.dumps(label, ensure_ascii=False, default=str)
+
+
+def _of_snapshot(report: SuiteReport) -> Iterator[Problem]:
+    snapshot = report.snapshot
+    then = "update the snapshots (judges test --update-snapshots, pytest --judge-update-snapshots)"
+    if snapshot.state == "changed":
+        which = f"what is sent about {_rows(snapshot.stale)}" if snapshot.stale else "the template, though no row,"
+        yield Problem(
+            "snapshot",
+            f"{which} is not what {snapshot.path} holds. Where this is meant, {then}.\n{snapshot.difference}",
+        )
+    elif snapshot.state == "new":
+        yield Problem(
+            "snapshot",
+            f"{snapshot.path} does not hold what is sent about {_rows(snapshot.added)}: look at it, and {then}",
+        )
+
+
+def _of_perturbations(report: SuiteReport) -> Iterator[Problem]:
+    """Changed questions that reached no model: they are no flips."""
+    for flips in report.perturbations:
+        missed = [each for each in flips.verdicts if each.failure is not None and rate_of(each.failure) == "unreached"]
+        if missed:
+            kinds = Counter(each.failure for each in missed)
+            told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+            hint = "; record them with --record=new (pytest --judge-record=new)" if kinds["not_recorded"] else ""
+            yield Problem(
+                f"flips[{flips.name}]",
+                f"{len(missed)} of {len(flips.verdicts)} changed questions have no reply ({told}): "
+                f"{_rows(each.id for each in missed)}{hint}",
+            )
+
+
+def _of_thresholds(report: SuiteReport, figures: Figures, strict: bool) -> Iterator[Problem]:
+    for name, decision in decisions_of(report, figures).items():
+        if decision.outcome == "FAIL" or (strict and decision.outcome == "INCONCLUSIVE"):
+            yield Problem(name, str(decision))
+
+
+def _of_baseline(report: SuiteReport, baseline: SuiteReport) -> Iterator[Problem]:
+    changed = changes(baseline, report).changed
+    if changed:
+        several = len(report.orders) > 1
+        told = [
+            f"  {each.id}{f' ({each.order})' if several else ''}: {_said(each.old)} → {_said(each.new)}"
+            for each in changed
+        ]
+        yield Problem("baseline", "\n".join([f"{len(told)} verdicts are not those of the baseline", *told]))
+
+
+def _said(side: Side) -> str:
+    return side.failure or spoken(side.label)
+
+
+def _rows(ids: Iterable[str]) -> str:
+    listed = list(dict.fromkeys(ids))
+    named = ", ".join(listed[:_NAMED])
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return f"{'row' if len(listed) == 1 else 'rows'} {named}{more}"
