@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from judges.testing.cassettes import why_not_recorded
 from judges.testing.decisions import Decision, decide
 from judges.testing.golden import GoldenRow
 from judges.testing.intervals import Interval
+from judges.testing.outcome import Problem, problem_of_row, problems_of_snapshot, spoken
 from judges.testing.results import Answer, Case, Status, SuiteReport
 from judges.testing.sharing import Judged
+from judges.testing.suite import Suite
 from judges.verdict import JudgeFailure, Verdict
 
 if TYPE_CHECKING:
@@ -36,8 +39,8 @@ class JudgeCase:
         status: `agrees`, `disagrees`, `abstains` or `no verdict`.
     """
 
-    def __init__(self, judged: Judged, case: Case) -> None:
-        self._judged, self._case = judged, case
+    def __init__(self, suite: Suite, judged: Judged, case: Case) -> None:
+        self._suite, self._judged, self._case = suite, judged, case
         self.row: GoldenRow = case.row
         self.id, self.inputs, self.gold = case.row.id, case.row.inputs, case.row.gold
         self.answers: tuple[Answer, ...] = case.answers
@@ -59,7 +62,7 @@ class JudgeCase:
             CaseFailed: nothing was asked, because the prompt is not the one of the snapshot.
         """
         if not self.answers:
-            raise CaseFailed(stale(self._judged.report, self._case))
+            raise CaseFailed(f"{self.id}: {problem_of_row(self._judged.report, self._case)}")
         return self.answers[0].verdict
 
     def check(self) -> None:
@@ -71,16 +74,12 @@ class JudgeCase:
         Raises:
             CaseFailed: the test fails.
         """
-        report, case = self._judged.report, self._case
-        if case.stale:
-            raise CaseFailed(stale(report, case))
-        if self.status == "no verdict":
-            raise CaseFailed(without_verdict(case))
-        if self.status == "agrees":
-            return
-        if case.row.must:
-            raise CaseFailed(f"{told(case)}\nThe row says must: true.")
-        pytest.xfail(told(case, short=True))
+        problem = problem_of_row(self._judged.report, self._case)
+        if problem is not None:
+            near = why_not_recorded(self._suite, self._case)
+            raise CaseFailed("\n".join([f"{self._case.place}: {self.id}: {problem}", *([near] if near else [])]))
+        if self.status != "agrees":
+            pytest.xfail(_told(self._case))
 
 
 class JudgeReport:
@@ -127,7 +126,7 @@ class JudgeReport:
         Raises:
             CaseFailed: the test fails.
         """
-        check_snapshot(self.results)
+        raise_any(problems_of_snapshot(self.results))
         undecided = []
         for name, decision in self._judged.decisions.items():
             if decision.outcome == "FAIL" or self._strict:
@@ -151,51 +150,16 @@ def settle(name: str, decision: Decision, strict: bool) -> None:
         pytest.skip(f"{name}: {decision}")
 
 
-def check_snapshot(report: SuiteReport) -> None:
-    """Hold the prompts against their snapshot.
+def raise_any(problems: Iterable[Problem]) -> None:
+    """Fail for problems, where there are any.
 
     Raises:
-        CaseFailed: they changed, or there is none yet.
+        CaseFailed: there are.
     """
-    state = report.snapshot
-    if state.state == "changed":
-        rows = f"; verdicts on {len(state.stale)} rows are stale: {_some(state.stale)}" if state.stale else ""
-        raise CaseFailed(
-            f"{state.path}: the prompt changed{rows}\n{state.difference}\n"
-            "Look at the difference; if it is meant, run with --judge-update-snapshots (and --judge-record=new)."
-        )
-    if state.state == "new":
-        what = f"it does not know the rows {_some(state.added)}" if state.known else "there is no snapshot yet"
-        raise CaseFailed(
-            f"{state.path}: {what}\nLook at what is sent (judges render); then run with --judge-update-snapshots, or "
-            "record the cassette with --judge-record=once."
-        )
+    if told := [str(problem.message) for problem in problems]:
+        raise CaseFailed("\n".join(told))
 
 
-def stale(report: SuiteReport, case: Case) -> str:
-    """Why nothing was asked about a row."""
-    return (
-        f"{case.place}: row {case.row.id!r} was not judged: what is sent about it is not what the snapshot "
-        f"{report.snapshot.path} has. See the test `snapshot` of this suite."
-    )
-
-
-def without_verdict(case: Case) -> str:
-    """Why there is no verdict on a row."""
-    reasons = dict.fromkeys(f"{answer.failure}: {answer.message}" for answer in case.answers if answer.failure)
-    return "\n".join([f"{case.place}: no verdict on row {case.row.id!r}", *reasons])
-
-
-def told(case: Case, *, short: bool = False) -> str:
-    """In what the judge and people differ."""
-    said = [f"{case.said(order)!r}" + (f" ({order})" if order == "swapped" else "") for order in case.orders]
-    first = f"{case.row.id}: people say {case.row.gold!r}, the judge {' and '.join(said)}"
-    if short:
-        return first
-    reasons = [f"Reason: {answer.reason}" for answer in case.answers if answer.reason]
-    inputs = [f"{name}: {value!s}" for name, value in case.row.inputs.items()]
-    return "\n".join([f"{case.place}: {first}", *inputs, *reasons[:1]])
-
-
-def _some(ids: list[str]) -> str:
-    return ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
+def _told(case: Case) -> str:
+    said = [f"{spoken(case.said(order))}{f' ({order})' if len(case.orders) > 1 else ''}" for order in case.orders]
+    return f"{case.row.id}: people say {spoken(case.row.gold)}, the judge {', '.join(said)}"

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from judges.testing.cases import JudgeCase, check_snapshot, settle
+from judges.testing.cases import JudgeCase, raise_any, settle
 from judges.testing.golden import GoldenRow
+from judges.testing.outcome import problems_of_baseline, problems_of_perturbations, problems_of_snapshot
 from judges.testing.plugin import session_of
 from judges.testing.session import Session
 from judges.testing.suite import Suite
@@ -61,7 +62,7 @@ class SnapshotItem(_Item):
 
     def runtest(self) -> None:
         """Fail where they are not."""
-        check_snapshot(self.judges.judged(self.suite).report)
+        raise_any(problems_of_snapshot(self.judges.judged(self.suite).report))
 
 
 class RowItem(_Item):
@@ -74,7 +75,7 @@ class RowItem(_Item):
     def runtest(self) -> None:
         """Hold it against people's answer."""
         judged = self.judges.judged(self.suite)
-        JudgeCase(judged, judged.report[self.row.id]).check()
+        JudgeCase(self.suite, judged, judged.report[self.row.id]).check()
 
 
 class ThresholdItem(_Item):
@@ -87,6 +88,7 @@ class ThresholdItem(_Item):
     def runtest(self) -> None:
         """Hold it against its threshold."""
         judged = self.judges.judged(self.suite)
+        raise_any(each for each in problems_of_perturbations(judged.report) if each.what == self.figure)
         settle(self.figure, judged.decisions[self.figure], self.judges.strict)
 
 
@@ -95,3 +97,8 @@ class BaselineItem(_Item):
 
     def runtest(self) -> None:
         """Fail where they changed."""
+        report = self.judges.judged(self.suite).report
+        before = self.judges.previous(report)
+        if before is None:
+            pytest.skip(f"the baseline has no suite {report.title}")
+        raise_any(problems_of_baseline(report, before))

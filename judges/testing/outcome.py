@@ -17,6 +17,7 @@ from judges.testing.rates import rate_of
 from judges.testing.results import Case, SuiteReport
 
 _NAMED = 5  # rows named in a message about several
+_RECORD = "to record what is missing: pytest --judge-record=new, judges test --record=new"
 
 
 class Problem(NamedTuple):
@@ -50,11 +51,11 @@ def problems_of(
     """
     rows = ((case.row.id, problem_of_row(report, case)) for case in report.cases)
     return [
-        *_of_snapshot(report),
+        *problems_of_snapshot(report),
         *(Problem(id, message) for id, message in rows if message is not None),
-        *_of_perturbations(report),
+        *problems_of_perturbations(report),
         *_of_thresholds(report, figures, strict),
-        *(_of_baseline(report, baseline) if baseline is not None else ()),
+        *(problems_of_baseline(report, baseline) if baseline is not None else ()),
     ]
 
 
@@ -73,7 +74,8 @@ def problem_of_row(report: SuiteReport, case: Case) -> str | None:
         if answer is None:
             return "there is no verdict, and none was asked for"
         order = f", order {answer.order}" if len(report.orders) > 1 else ""
-        return f"there is no verdict{order}: {answer.failure}: {answer.message}"
+        hint = f"; {_RECORD}" if answer.failure == "not_recorded" else ""
+        return f"there is no verdict{order}: {answer.failure}: {answer.message}{hint}"
     if row.must and status != "agrees":
         said = [f"{spoken(case.said(order))}{f' ({order})' if len(case.orders) > 1 else ''}" for order in case.orders]
         reason = next((answer.reason for answer in case.answers if answer.reason), None)
@@ -89,7 +91,8 @@ def spoken(label: Any) -> str:
     return "nothing" if label is None else json.dumps(label, ensure_ascii=False, default=str)
 
 
-def _of_snapshot(report: SuiteReport) -> Iterator[Problem]:
+def problems_of_snapshot(report: SuiteReport) -> Iterator[Problem]:
+    """Whether the prompts are those of the snapshot."""
     snapshot = report.snapshot
     then = "update the snapshots (judges test --update-snapshots, pytest --judge-update-snapshots)"
     if snapshot.state == "changed":
@@ -105,14 +108,14 @@ def _of_snapshot(report: SuiteReport) -> Iterator[Problem]:
         )
 
 
-def _of_perturbations(report: SuiteReport) -> Iterator[Problem]:
+def problems_of_perturbations(report: SuiteReport) -> Iterator[Problem]:
     """Changed questions that reached no model: they are no flips."""
     for flips in report.perturbations:
         missed = [each for each in flips.verdicts if each.failure is not None and rate_of(each.failure) == "unreached"]
         if missed:
             kinds = Counter(each.failure for each in missed)
             told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-            hint = "; record them with --record=new (pytest --judge-record=new)" if kinds["not_recorded"] else ""
+            hint = f"; {_RECORD}" if kinds["not_recorded"] else ""
             yield Problem(
                 f"flips[{flips.name}]",
                 f"{len(missed)} of {len(flips.verdicts)} changed questions have no reply ({told}): "
@@ -126,7 +129,8 @@ def _of_thresholds(report: SuiteReport, figures: Figures, strict: bool) -> Itera
             yield Problem(name, str(decision))
 
 
-def _of_baseline(report: SuiteReport, baseline: SuiteReport) -> Iterator[Problem]:
+def problems_of_baseline(report: SuiteReport, baseline: SuiteReport) -> Iterator[Problem]:
+    """The verdicts that are not those of an earlier report."""
     changed = changes(baseline, report).changed
     if changed:
         several = len(report.orders) > 1

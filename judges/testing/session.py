@@ -87,17 +87,18 @@ class Session:
     def case(self, request: pytest.FixtureRequest) -> JudgeCase:
         """The row of a test."""
         id, model = request.param
-        judged = self._judged(request, model)
-        return JudgeCase(judged, judged.report[id])
+        suite, judged = self._judged(request, model)
+        return JudgeCase(suite, judged, judged.report[id])
 
     def report(self, request: pytest.FixtureRequest) -> JudgeReport:
         """The suite of a test."""
         model = request.param if hasattr(request, "param") else None
-        return JudgeReport(self._judged(request, model), self.strict)
+        return JudgeReport(self._judged(request, model)[1], self.strict)
 
-    def _judged(self, request: pytest.FixtureRequest, model: str | None) -> Judged:
+    def _judged(self, request: pytest.FixtureRequest, model: str | None) -> tuple[Suite, Judged]:
         try:
-            return self.judged(self._suite(request, model))
+            suite = self._suite(request, model)
+            return suite, self.judged(suite)
         except RubricError as error:
             raise CaseFailed(f"{request.node.nodeid}: {error}") from None
 

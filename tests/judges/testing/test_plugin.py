@@ -93,10 +93,8 @@ def recorded(run: Run) -> None:
 def test_nothing_is_sent_unless_it_is_asked_for(suite: Path, run: Run, loopback: LoopbackServer) -> None:
     result = run()
     result.assert_outcomes(failed=42)
-    result.stdout.fnmatch_lines(
-        ["*golden.jsonl:1: no verdict on row 'r0'", "not_recorded: *does not hold this request*"]
-    )
-    result.stdout.fnmatch_lines(["*there is no snapshot yet*"])
+    result.stdout.fnmatch_lines(["*golden.jsonl:1: r0: there is no verdict: not_recorded: *--judge-record=new*"])
+    result.stdout.fnmatch_lines(["*snapshots/tone.json does not hold what is sent about rows r0, r1, *"])
     assert loopback.requests == []
 
 
@@ -114,7 +112,7 @@ def test_new_records_only_what_is_missing(suite: Path, run: Run, loopback: Loopb
     write(suite / "golden.jsonl", rows(42))
     result = run()
     result.assert_outcomes(passed=41, failed=3)
-    result.stdout.fnmatch_lines(["*it does not know the rows r40, r41*"])
+    result.stdout.fnmatch_lines(["*does not hold what is sent about rows r40, r41: *"])
     run("--judge-record=new").assert_outcomes(passed=44)
     assert len(loopback.requests) == 42
 
@@ -123,7 +121,7 @@ def test_disagreements_are_xfails_and_count(suite: Path, run: Run) -> None:
     write(suite / "golden.jsonl", rows(40, wrong=2))
     result = run("--judge-record=once", "-rx")
     result.assert_outcomes(passed=40, xfailed=2)  # 38 of 40: Wilson's lower bound is .835
-    result.stdout.fnmatch_lines(["XFAIL*row?r0?*people say False, the judge True*"])
+    result.stdout.fnmatch_lines(["XFAIL*row?r0?*people say false, the judge true*"])
 
 
 def test_a_must_row_fails_where_the_judge_disagrees(suite: Path, run: Run) -> None:
@@ -132,14 +130,14 @@ def test_a_must_row_fails_where_the_judge_disagrees(suite: Path, run: Run) -> No
     write(suite / "golden.jsonl", changed)
     result = run("--judge-record=once")
     result.assert_outcomes(passed=40, xfailed=1, failed=1)
-    result.stdout.fnmatch_lines(["*golden.jsonl:1: r0: people say False, the judge True", "The row says must: true."])
+    result.stdout.fnmatch_lines(["*golden.jsonl:1: r0: this row must agree *: people say false, the judge true"])
 
 
 def test_a_row_without_a_verdict_fails(suite: Path, run: Run, loopback: LoopbackServer) -> None:
     loopback.default = answers(lambda shown: "I would rather not" if "number 3." in shown else "Gladly" in shown)  # type: ignore[assignment]
     result = run("--judge-record=once")
     result.assert_outcomes(passed=41, failed=1)
-    result.stdout.fnmatch_lines(["*golden.jsonl:4: no verdict on row 'r3'", "format: *"])
+    result.stdout.fnmatch_lines(["*golden.jsonl:4: r3: there is no verdict: format: *"])
     run().assert_outcomes(passed=41, failed=1)  # a failure is replayed as that failure
 
 
@@ -189,8 +187,13 @@ def test_a_changed_template_fails_before_anything_is_sent(suite: Path, run: Run,
     for mode in ("none", "new", "all"):
         result = run(f"--judge-record={mode}")
         result.assert_outcomes(failed=41, skipped=1)
-        result.stdout.fnmatch_lines(["-Is this reply courteous?", "+Is this reply polite?"])
-        result.stdout.fnmatch_lines(["*verdicts on 40 rows are stale: r0, r1, *"])
+        result.stdout.fnmatch_lines(
+            [
+                "*what is sent about rows r0, r1, * and 35 more is not what * holds*",
+                "-Is this reply courteous?",
+                "+Is this reply polite?",
+            ]
+        )
     assert len(loopback.requests) == 40
     run("--judge-record=new", "--judge-update-snapshots").assert_outcomes(passed=42)
     assert len(loopback.requests) == 80
@@ -204,7 +207,7 @@ def test_only_the_rows_that_changed_are_stale(suite: Path, run: Run, loopback: L
     write(suite / "golden.jsonl", changed)
     result = run("--judge-record=new")
     result.assert_outcomes(passed=40, failed=2)
-    result.stdout.fnmatch_lines(["*verdicts on 1 rows are stale: r5"])
+    result.stdout.fnmatch_lines(["*what is sent about row r5 is not what * holds*"])
     assert len(loopback.requests) == 40
 
 
@@ -213,7 +216,7 @@ def test_a_budget_holds_over_all_suites(suite: Path, run: Run, loopback: Loopbac
     (suite / "other.md").write_text(PROMPT.replace("courteous", "polite"))
     # A request: 20 tokens for the prompt and 5 for the reply, at a dollar each. It reserves some 270 and 1,024.
     result = run("--judge-live", "--judge-price=1000000,1000000", "--judge-budget-usd=2400")
-    result.stdout.fnmatch_lines(["budget: the request may cost *"])
+    result.stdout.fnmatch_lines(["*r*: there is no verdict: budget: the request may cost *"])
     spent = len(loopback.requests)
     assert 2 <= spent < 80
     assert spent * 25 <= 2400
