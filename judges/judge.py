@@ -178,7 +178,7 @@ class Judge:
         asked = await self.asker.ask(self._messages(rendered), form, rendered.untrusted, number, self.expected)
         return asked.failure or self._verdict(asked)
 
-    def read(self, reply: str, **inputs: Any) -> Verdict | JudgeFailure:
+    def read(self, reply: str, /, **inputs: Any) -> Verdict | JudgeFailure:
         """The verdict that a reply would be. Nothing is sent, and no log probabilities are needed.
 
         Args:

@@ -26,6 +26,8 @@ else:
 class CaseFailed(Failed):
     """A test of a judge fails; the text says why, and no traceback tells more."""
 
+    __module__ = "builtins"  # as pytest's own, which it then names shortly
+
     def __init__(self, message: str) -> None:
         super().__init__(message, pytrace=False)
 

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from judges.compare import GroupwiseJudge, PairwiseJudge
 from judges.judge import Judge
 from judges.prompt import Prompt
-from judges.scale import Scale, scale_from
+from judges.scale import Likert, Numeric, Scale, scale_from
 from judges.testing.golden import GoldenError, GoldenRow, GoldenSet, Split
 from judges.testing.results import Kind, Order, Threshold
 from judges.testing.subjects import Subject, Tested
@@ -185,6 +185,7 @@ class Suite:
         if subject.prompt is not None:
             whole.refuse_examples(subject.prompt)
         kind = _kind(chosen, subject)
+        _fits(name, kind, chosen, subject.scale, fields)
         if orders is None and isinstance(judge, PairwiseJudge):
             orders = "given" if judge.orders == "given" else "both"
         both = kind == "pairs" and orders != "given"
@@ -297,6 +298,22 @@ def _kind(golden: GoldenSet, subject: Subject) -> Kind:
             )
     assert first is not None
     return first
+
+
+def _fits(name: str, kind: Kind, golden: GoldenSet, scale: Scale | None, fields: Mapping[str, Any]) -> None:
+    """Refuse fields that mean nothing here: a figure would be missing, and nobody would know why."""
+    response, positive, samples = (fields.get(each) for each in ("response", "positive", "samples"))
+    if response is not None and kind == "labels" and not any(response in row.inputs for row in golden):
+        raise GoldenError(
+            f"suite {name}: no row has the input {response!r}, which is to be the response; the first has "
+            f"{', '.join(golden.rows[0].inputs)}"
+        )
+    if fields.get("tolerance") and not (kind == "labels" and isinstance(scale, (Likert, Numeric))):
+        raise GoldenError(f"suite {name}: a tolerance is for numbers, on a scale such as Likert or Numeric")
+    if positive is not None and (scale is None or kind != "labels" or positive not in (scale.labels or ())):
+        raise GoldenError(f"suite {name}: positive is a label of the judge's scale, and {positive!r} is none")
+    if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
+        raise GoldenError(f"suite {name}: samples is a whole number from 1, not {samples!r}")
 
 
 def _read(path: Path) -> SuiteFile:

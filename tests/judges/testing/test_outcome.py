@@ -97,7 +97,9 @@ def test_a_changed_question_without_a_reply_is_no_flip_but_a_problem() -> None:
     flips = Flips(name="padding", description="words are added", verdicts=tried)
     (problem,) = found(report(*RIGHT, perturbations=(flips,)))
     assert problem.what == "flips[padding]"
-    assert problem.message.startswith("1 of 3 changed questions have no reply (1 not_recorded): row r1; to record what is missing")
+    assert problem.message.startswith(
+        "1 of 3 changed questions have no reply (1 not_recorded): row r1; to record what is missing"
+    )
 
 
 def test_verdicts_that_are_not_those_of_the_baseline() -> None:
