@@ -19,11 +19,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from judges.runs import Plan, RunBudget
+from judges.store import Mode
 from judges.testing.decisions import Decision
 from judges.testing.figures import Figures, decisions_of, figures_of
 from judges.testing.golden import GoldenError
 from judges.testing.results import SuiteReport
-from judges.testing.running import Sending, plan_suite, run_suite
+from judges.testing.running import Sending, cassette_of, plan_suite, run_suite
 from judges.testing.suite import Suite
 from rubrics.evaluation import Usage
 from rubrics.files import locked
@@ -102,10 +103,23 @@ class Runs:
                 if plan.total.calls:
                     self.announce(suite, plan)
             budget = None if self.usd is None else _KeptBudget(self.usd, self.folder / "spent")
-            report = run_suite(suite, replace(self.sending, budget=budget))
+            report = run_suite(suite, replace(self.sending, mode=self._mode(suite), budget=budget))
         except Exception as error:  # each process is to say the same, and none to try it again
             return json.dumps({"error": f"{type(error).__name__}: {error}"})
         return json.dumps({"report": report.to_dict()})
+
+    def _mode(self, suite: Suite) -> Mode:
+        """That of the session; a cassette that the session has begun by itself goes on with what is new."""
+        mode, cassette = self.sending.mode, cassette_of(suite)
+        if cassette is None or mode not in ("once", "rewrite"):
+            return mode
+        begun = self.folder / "begun"
+        known = begun.read_text(encoding="utf-8").splitlines() if begun.exists() else []
+        if str(cassette) in known:
+            return "new"
+        if mode == "rewrite" or not (cassette.exists() and cassette.stat().st_size):
+            begun.write_text("\n".join([*known, str(cassette)]), encoding="utf-8")
+        return mode
 
     def _write(self, path: Path, text: str) -> None:
         partial = path.with_suffix(".part")

@@ -74,12 +74,7 @@ def compared(suite: Suite, now: Snapshot | None) -> SnapshotState:
     path = suite.snapshot
     if not path.exists():
         return SnapshotState(state="new", path=str(path), added=_ids(now.rows), known=False)
-    try:
-        then = Snapshot.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise GoldenError(
-            f"{path} is no snapshot of prompts; write it anew with --judge-update-snapshots: {error}"
-        ) from None
+    then = _read(path)
     stale = _ids(key for key, hash in now.rows.items() if then.rows.get(key, hash) != hash)
     added = [id for id in _ids(key for key in now.rows if key not in then.rows) if id not in stale]
     if stale or now.template != then.template:
@@ -90,11 +85,21 @@ def compared(suite: Suite, now: Snapshot | None) -> SnapshotState:
 
 
 def write(path: Path, snapshot: Snapshot) -> None:
-    """Write a snapshot, all of it or nothing."""
+    """Write a snapshot, all of it or nothing. Rows of another suite with the same template stay in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    then = _read(path) if path.exists() else None
+    if then is not None and then.template == snapshot.template:
+        snapshot = snapshot.model_copy(update={"rows": {**then.rows, **snapshot.rows}})
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     partial.write_text(json.dumps(snapshot.model_dump(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     os.replace(partial, path)
+
+
+def _read(path: Path) -> Snapshot:
+    try:
+        return Snapshot.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise GoldenError(f"{path} is no snapshot of prompts; delete it, and it is written anew: {error}") from None
 
 
 def _difference(then: Snapshot, now: Snapshot) -> str:

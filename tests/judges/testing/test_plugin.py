@@ -311,3 +311,26 @@ def test_an_unused_plugin_imports_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", *PLUGIN, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
     assert "IMPORTED ['judges', 'judges.testing', 'judges.testing.plugin']" in done.stdout
+
+
+def test_suites_that_share_a_cassette_record_it_together(suite: Path, run: Run, loopback: LoopbackServer) -> None:
+    (suite / "easy.judge.yaml").write_text(
+        (suite / "tone.judge.yaml").read_text() + "name: tone\ntags: [easy]\nmin_n: 5\n"
+    )
+    tagged = [{**row, **({"tags": ["easy"]} if number < 10 else {})} for number, row in enumerate(rows())]
+    write(suite / "golden.jsonl", tagged)
+    for mode in ("once", "none", "rewrite", "none"):
+        run(f"--judge-record={mode}").assert_outcomes(passed=42 + 11, skipped=1)
+    assert len((suite / "cassettes/tone.jsonl").read_text().splitlines()) == 40
+    assert len(loopback.requests) == 80
+
+
+def test_the_verdicts_of_a_baseline_may_not_change(suite: Path, run: Run, loopback: LoopbackServer) -> None:
+    run("--judge-record=once", "--judge-report=base.json").assert_outcomes(passed=42)
+    run("--judge-baseline=base.json").assert_outcomes(passed=43)
+    loopback.default = answers(lambda shown: "Gladly" in shown or "number 4." in shown)  # type: ignore[assignment]
+    result = run("--judge-record=rewrite", "--judge-baseline=base.json")
+    result.assert_outcomes(passed=41, xfailed=1, failed=1)
+    result.stdout.fnmatch_lines(["1 verdicts are not those of the baseline", "*r4: false → true"])
+    result = run("--judge-baseline=none.json")
+    result.stderr.fnmatch_lines(["*--judge-baseline=none.json: there is no such file"])
