@@ -77,7 +77,7 @@ def spread(
             credit = node._credited(episode, score, len(steps))
             credit[-1] -= float(score)  # the last step was paid the whole of it
             values[steps] += share * credit
-    if kind == "reward" and not np.isnan(values).any():  # a share that falls on an unscored step is lost with it
+    if shares and kind == "reward" and not np.isnan(values).any():  # a share on an unscored step is lost with it
         before, after = fsum(emitted), fsum(values)
         if not isclose(before, after, rel_tol=1e-9, abs_tol=1e-9 * max(1.0, float(np.abs(values).max()))):
             raise CreditError(

@@ -22,7 +22,7 @@ Reduction = Literal["sum", "last"]
 
 
 _ATOMS = frozenset((str, int, float, bool, type(None)))
-_new, _fill, _assign = dict.__new__, dict.update, object.__setattr__
+_new, _fill = dict.__new__, dict.update
 
 
 class Record(dict[str, Any]):
@@ -44,7 +44,7 @@ class Record(dict[str, Any]):
                 values[key] = wrap(value)
         _fill(self, values)
         # An instance's own __dict__ is read at the speed of C and wins over methods of the class; __getattr__ is slow.
-        _assign(self, "__dict__", values)
+        _set_attributes(self, values)
 
     def __getattr__(self, name: str) -> Any:
         keys = ", ".join(map(str, list(self)[:20])) + (", …" if len(self) > 20 else "")
@@ -61,6 +61,9 @@ class Record(dict[str, Any]):
 
     __setitem__ = __delitem__ = __setattr__ = __delattr__ = __ior__ = _refuse
     update = setdefault = pop = popitem = clear = _refuse
+
+
+_set_attributes = vars(Record)["__dict__"].__set__
 
 
 def wrap(value: Any) -> Any:
@@ -83,8 +86,23 @@ def record_of(values: dict[str, Any]) -> Record:
     """A `Record` of values that are wrapped already, in a dict that nobody else keeps: a third of the time."""
     record: Record = _new(Record)
     _fill(record, values)
-    _assign(record, "__dict__", values)
+    _set_attributes(record, values)
     return record
+
+
+def records_of(value: Any) -> Any:
+    """Like `wrap`, for JSON values that nobody else keeps, such as a line just parsed: nothing is copied."""
+    kind = value.__class__
+    if kind is dict:
+        for key, item in value.items():
+            if item.__class__ not in _ATOMS:
+                value[key] = records_of(item)
+        return record_of(value)
+    if kind is list:
+        for index, item in enumerate(value):
+            if item.__class__ not in _ATOMS:
+                value[index] = records_of(item)
+    return value
 
 
 @dataclass(slots=True)
@@ -147,14 +165,28 @@ class Trajectory:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Trajectory:
         """The inverse of `to_dict`, with `Record`s for dicts. It trusts its input; `rubrics.formats` reads files."""
+        return cls._made_of(data, wrap)
+
+    @classmethod
+    def from_parsed(cls, data: Mapping[str, Any]) -> Trajectory:
+        """Like `from_dict`, for data that nobody else keeps, such as a line just parsed: its dicts are not copied."""
+        return cls._made_of(data, records_of)
+
+    @classmethod
+    def _made_of(cls, data: Mapping[str, Any], wrapped: Callable[[Any], Any]) -> Trajectory:
         steps = [
-            Step(wrap(step["action"]), wrap(step["observation"]), step.get("reward"), dict(step.get("metadata") or {}))
+            Step(
+                wrapped(step["action"]),
+                wrapped(step["observation"]),
+                step.get("reward"),
+                dict(step.get("metadata") or {}),
+            )
             for step in data.get("steps") or ()
         ]
         return cls(
             id=data["id"],
-            task=wrap(data.get("task")),
-            initial=wrap(data.get("initial")),
+            task=wrapped(data.get("task")),
+            initial=wrapped(data.get("initial")),
             steps=steps,
             end=data.get("end"),
             reward=data.get("reward"),

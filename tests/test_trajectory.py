@@ -185,6 +185,14 @@ def test_dicts_round_trip(task: Any, initial: Any, steps: list[tuple[Any, Any, f
     assert Trajectory.from_dict(trajectory.to_dict()) == trajectory
 
 
+@given(task=JSON, steps=st.lists(st.tuples(JSON, JSON), max_size=3))
+def test_parsed_data_become_the_same_trajectory(task: Any, steps: list[tuple[Any, Any]]) -> None:
+    trajectory = Trajectory("t", task, None, [Step(*step) for step in steps], end="error", metadata={"a": task})
+    copied, taken = Trajectory.from_dict(trajectory.to_dict()), Trajectory.from_parsed(trajectory.to_dict())
+    assert taken == copied
+    assert pickle.dumps(taken) == pickle.dumps(copied)  # which tells Records from dicts, at every depth
+
+
 def test_trajectories_read_back_hold_records() -> None:
     data = {
         "id": "t",
@@ -193,6 +201,7 @@ def test_trajectories_read_back_hold_records() -> None:
         "steps": [{"action": {"a": 1}, "observation": {"o": {"x": 2}}}],
     }
     trajectory = Trajectory.from_dict(data)
+    assert type(data["steps"][0]["observation"]["o"]) is dict  # type: ignore[index]
     assert trajectory.task.goal == 1
     assert trajectory.initial.n == 0
     assert trajectory.steps[0].action.a == 1

@@ -85,6 +85,20 @@ def test_the_sum_is_rounded_once(parts: list[tuple[float, float]]) -> None:
     assert total(weights, scores) == float(exact)
 
 
+@given(st.lists(st.tuples(st.floats(-1e9, 1e9), st.sampled_from([0.0, -0.0, 0.5, 1.0, -1.0])), min_size=1, max_size=12))
+def test_sums_of_verdicts_are_rounded_once(parts: list[tuple[float, float]]) -> None:
+    weights = [1.0, *(weight for weight, _ in parts)]
+    scores = [0.0, *(score for _, score in parts)]
+    divisor = math.fsum(weight for weight in weights if weight > 0.0)
+    exact = sum(Fraction(w) * Fraction(s) for w, s in zip(weights, scores, strict=True))
+    assert total(weights, scores, normalize="positive") == float(exact) / divisor
+
+
+@pytest.mark.parametrize("weight", [5e-324, 3e-320, -1e-323])
+def test_half_of_a_tiny_weight_is_rounded_once(weight: float) -> None:
+    assert total([1.0, weight, weight], [0.0, 0.5, 0.5], normalize="positive") == weight
+
+
 @pytest.mark.parametrize("scores", [[5e-324, 5e-324], [3e-320, 1e-323], [1e-310, -1e-310], [2.5e-308, 5e-324]])
 def test_tiny_sums_are_rounded_once(scores: list[float]) -> None:
     exact = sum(Fraction(1, 2) * Fraction(s) for s in scores)

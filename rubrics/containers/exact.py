@@ -15,6 +15,7 @@ from typing import Any
 SPLIT = 134217729.0  # 2**27 + 1
 TINY = 1e-290  # below it, products of halves may underflow
 UNROLLED = 24  # sums of up to so many terms are written out
+SHORT = frozenset((0.0, 0.5, 1.0, -1.0))  # scores with which a product is exact as it is, and which most nodes give
 
 
 def halves(x: float) -> tuple[float, float]:
@@ -52,9 +53,9 @@ def written_out(
         weights, divisor: of the sum.
         carefully: answers where the scores are not all plain floats, and where halves may not be exact.
     """
-    if len(weights) > UNROLLED:
+    if len(weights) > UNROLLED or any(0.0 < abs(weight) < TINY for weight in weights):
         return carefully
-    parts = [half for weight in weights for half in halves(weight)]
+    parts = [part for weight in weights for part in (weight, *halves(weight))]
     return _unrolled(len(weights))(parts, divisor, carefully)
 
 
@@ -65,13 +66,15 @@ def _unrolled(n: int) -> Callable[[list[float], float, Callable[[list[Any]], Any
     products = ", ".join(f"h{i} * a{i}, l{i} * a{i}, h{i} * b{i}, l{i} * b{i}" for i in range(n))
     lines = [
         "def bind(parts, divisor, carefully):",
-        f"    {', '.join(f'h{i}, l{i}' for i in range(n))}, = parts",
+        f"    {', '.join(f'w{i}, h{i}, l{i}' for i in range(n))}, = parts",
         "    def rule(scores):",
         f"        {scores}, = scores",
         f"        if not ({' is '.join(f's{i}.__class__' for i in range(n))} is float):",
         "            return carefully(scores)",
-        *(f"        a{i} = SPLIT * s{i}; a{i} -= a{i} - s{i}; b{i} = s{i} - a{i}" for i in range(n)),
         "        try:",
+        "            if SHORT.issuperset(scores):",
+        f"                return fsum(({', '.join(f'w{i} * s{i}' for i in range(n))},)) / divisor",
+        *(f"            a{i} = SPLIT * s{i}; a{i} -= a{i} - s{i}; b{i} = s{i} - a{i}" for i in range(n)),
         f"            total = fsum(({products}))",
         "        except (OverflowError, ValueError):",
         "            return carefully(scores)",
@@ -80,6 +83,6 @@ def _unrolled(n: int) -> Callable[[list[float], float, Callable[[list[Any]], Any
         "        return carefully(scores)",
         "    return rule",
     ]
-    names: dict[str, Any] = {"fsum": fsum, "SPLIT": SPLIT, "TINY": TINY}
+    names: dict[str, Any] = {"fsum": fsum, "SPLIT": SPLIT, "TINY": TINY, "SHORT": SHORT}
     exec("\n".join(lines), names)
     return names["bind"]  # type: ignore[no-any-return]

@@ -67,7 +67,7 @@ def read_jsonl(source: Source) -> Iterator[Trajectory | FormatProblem]:
 
 def _trajectory(record: Parsed) -> Trajectory:
     _check(record.value)
-    return Trajectory.from_dict(record.value)
+    return Trajectory.from_parsed(record.value)
 
 
 def _check(value: Any) -> None:

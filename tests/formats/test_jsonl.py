@@ -147,6 +147,19 @@ def test_what_is_not_finite_is_written_as_null_and_noted(tmp_path: Path) -> None
     assert back.metadata == {"x": 1, "not_finite": ["steps.0.action", "steps.0.observation.loss"]}
 
 
+def test_whole_numbers_of_any_length_are_read_exactly_wherever_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    numbers = [int("9" * digits) for digits in (18, 19, 20, 21, 40)]
+    lines = [
+        {"id": "x" * shift, "steps": [{"action": {"n": number}, "observation": None}]}
+        for number in numbers
+        for shift in range(1, 20)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = [one.steps[0].action.n for one in read(path) if isinstance(one, Trajectory)]
+    assert found == [number for number in numbers for _ in range(1, 20)]
+
+
 def test_a_byte_order_mark_and_windows_line_ends_are_accepted(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(row("a")).encode() + b"\r\n\r\n" + json.dumps(row("b")).encode())
