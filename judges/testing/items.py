@@ -10,7 +10,12 @@ import pytest
 
 from judges.testing.cases import JudgeCase, raise_any, settle
 from judges.testing.golden import GoldenRow
-from judges.testing.outcome import problems_of_baseline, problems_of_perturbations, problems_of_snapshot
+from judges.testing.outcome import (
+    problems_of_baseline,
+    problems_of_extractor,
+    problems_of_perturbations,
+    problems_of_snapshot,
+)
 from judges.testing.plugin import session_of
 from judges.testing.session import Session
 from judges.testing.suite import Suite
@@ -32,6 +37,7 @@ class JudgeFile(pytest.File):
             make = {"suite": suite, "judges": session}
             if suite.snapshot is not None and suite.subject.prompt is not None and model in (None, session.models[0]):
                 yield SnapshotItem.from_parent(self, name="snapshot", **make)
+                yield ExtractorItem.from_parent(self, name="extractor", **make)
             for row in suite.golden:
                 yield RowItem.from_parent(self, name=f"row[{row.id}{of}]", row=row, **make)
             for name in [*suite.thresholds, *(f"flips[{each}]" for each, held in suite.perturbations.items() if held)]:
@@ -63,6 +69,14 @@ class SnapshotItem(_Item):
     def runtest(self) -> None:
         """Fail where they are not."""
         raise_any(problems_of_snapshot(self.judges.judged(self.suite).report))
+
+
+class ExtractorItem(_Item):
+    """Whether replies in the forms that models give are read as what they say."""
+
+    def runtest(self) -> None:
+        """Fail where they are not."""
+        raise_any(problems_of_extractor(self.judges.judged(self.suite).report))
 
 
 class RowItem(_Item):

@@ -53,6 +53,7 @@ def problems_of(
     return [
         *problems_of_snapshot(report),
         *(Problem(id, message) for id, message in rows if message is not None),
+        *problems_of_extractor(report),
         *problems_of_perturbations(report),
         *_of_thresholds(report, figures, strict),
         *(problems_of_baseline(report, baseline) if baseline is not None else ()),
@@ -106,6 +107,15 @@ def problems_of_snapshot(report: SuiteReport) -> Iterator[Problem]:
             "snapshot",
             f"{snapshot.path} does not hold what is sent about {_rows(snapshot.added)}: look at it, and {then}",
         )
+
+
+def problems_of_extractor(report: SuiteReport) -> Iterator[Problem]:
+    """Replies that are read as what they do not say."""
+    for check in report.extractor:
+        if not check.is_right:
+            read = check.failure or spoken(check.label)
+            asked = "no verdict" if check.expected is None else spoken(check.expected)
+            yield Problem("extractor", f"{check.name}: {check.reply!r} is read as {read}, and gives {asked}")
 
 
 def problems_of_perturbations(report: SuiteReport) -> Iterator[Problem]:

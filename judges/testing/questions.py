@@ -50,8 +50,15 @@ class Listing(Exchanger):
         return await super().exchange(request, replay)
 
 
-async def ask_all(suite: Suite, rows: Sequence[GoldenRow]) -> dict[str, list[Answer]]:
-    """Ask about rows, in every order and as often as the suite says.
+async def ask_all(
+    suite: Suite, rows: Sequence[GoldenRow], orders: Sequence[Order] | None = None
+) -> dict[str, list[Answer]]:
+    """Ask about rows, as often as the suite says.
+
+    Args:
+        suite: the suite.
+        rows: the rows.
+        orders: of pairs; by default the suite's.
 
     Returns:
         The answers by id, in the order of their orders and samples.
@@ -60,7 +67,7 @@ async def ask_all(suite: Suite, rows: Sequence[GoldenRow]) -> dict[str, list[Ans
         GoldenError: a row lacks what the prompt needs.
         JudgeConfigError: the judge cannot be asked.
     """
-    each = [(order, sample) for order in suite.orders for sample in range(suite.samples)]
+    each = [(order, sample) for order in orders or suite.orders for sample in range(suite.samples)]
     answers = iter(await together(*(_measured(suite, row, *question) for row in rows for question in each)))
     return {row.id: [next(answers) for _ in each] for row in rows}
 

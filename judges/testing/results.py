@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serial
 from judges.scale import Scale, scale_from
 from judges.testing.classification import is_label
 from judges.testing.golden import GoldenError, GoldenRow
+from judges.testing.rates import rate_of
 from judges.verdict import FailureKind, JudgeFailure, Verdict
 from rubrics.evaluation import NO_USAGE, Usage
 
@@ -169,7 +170,8 @@ class Flip(_Kept):
         id, order: of the row, and of the pair.
         before, after: the labels, in terms of the row; None where there was no verdict.
         failure: why there was none after the change.
-        changed: what was shown instead, or read; for people.
+        lift: how far the score moved towards what the change would gain by, in [-1, 1]; None where that is not known.
+        changed: what was shown instead, for people.
     """
 
     id: str
@@ -177,14 +179,37 @@ class Flip(_Kept):
     before: Any = None
     after: Any = None
     failure: FailureKind | None = None
+    lift: float | None = None
     changed: str | None = None
 
     @property
     def flipped(self) -> bool | None:
-        """Whether it is another verdict; None where there was none before."""
-        if self.before is None:
+        """Whether it is another verdict; None where there was none before, or the changed question reached no model."""
+        if self.before is None or (self.failure is not None and rate_of(self.failure) == "unreached"):
             return None
         return not is_label(self.after, self.before)
+
+
+class ReplyCheck(_Kept):
+    """How one form of reply is read.
+
+    Attributes:
+        name: of the form, such as `fenced` or `cut`.
+        reply: the text.
+        expected: the label that it gives; None where it must give none.
+        label, failure: what was read.
+    """
+
+    name: str
+    reply: str
+    expected: Any = None
+    label: Any = None
+    failure: FailureKind | None = None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it was read as expected."""
+        return self.label is None if self.expected is None else is_label(self.label, self.expected)
 
 
 class Flips(_Kept):
@@ -193,7 +218,7 @@ class Flips(_Kept):
     Attributes:
         name, description: of the perturbation.
         threshold: for the share that flips.
-        verdicts: one a row and order.
+        verdicts: one a row and order that it applies to.
         usage: what was spent.
     """
 
@@ -245,6 +270,7 @@ class SuiteReport(_Kept):
         snapshot: whether its prompts are those of the snapshot.
         cases: the rows.
         perturbations: what became of changed inputs.
+        extractor: how forms of reply are read that models are known to give.
         usage: what was spent; nothing where all was replayed.
         at: when, in UTC.
     """
@@ -267,6 +293,7 @@ class SuiteReport(_Kept):
     snapshot: SnapshotState = Field(default_factory=SnapshotState)
     cases: tuple[Case, ...]
     perturbations: tuple[Flips, ...] = ()
+    extractor: tuple[ReplyCheck, ...] = ()
     usage: Usage = NO_USAGE
     at: datetime = Field(default_factory=lambda: datetime.now(UTC))
 

@@ -104,6 +104,7 @@ async def run_suite_async(suite: Suite, sending: Sending | None = None) -> Suite
         snapshot=state,
         cases=cases,
         perturbations=flips,
+        extractor=tuple(suite.subject.replies(suite.golden.rows[0])),
         usage=sum((answer.usage for case in cases for answer in case.answers), NO_USAGE)
         + sum((flip.usage for flip in flips), NO_USAGE),
     )

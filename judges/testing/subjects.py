@@ -15,7 +15,8 @@ from judges.judge import Judge
 from judges.prompt import Prompt
 from judges.scale import Scale
 from judges.testing.golden import GoldenError, GoldenRow
-from judges.testing.results import Answer, Kind, Order
+from judges.testing.replies import read_replies
+from judges.testing.results import Answer, Kind, Order, ReplyCheck
 from judges.verdict import JudgeFailure, Verdict
 
 Tested: TypeAlias = Judge | PairwiseJudge | GroupwiseJudge
@@ -133,6 +134,17 @@ class Subject:
         assert row.reply is not None
         answer = self._in_terms_of_row(self._asking.read(row.reply, **self._inputs(row, "given")), "given", 0)
         return answer.model_copy(update={"cached": True})
+
+    def replies(self, row: GoldenRow) -> list[ReplyCheck]:
+        """How the judge reads forms of reply about a row; none for a judge of groups.
+
+        Raises:
+            GoldenError: the row lacks what the prompt needs.
+            PromptError: an input cannot be shown.
+        """
+        if not isinstance(self._asking, Judge):
+            return []
+        return read_replies(self._asking, self._inputs(row, "given"))
 
     def recorded(self, row: GoldenRow) -> list[Answer]:
         """The verdicts that a row brings along."""

@@ -12,7 +12,6 @@ from judges import (
     Binary,
     ChatError,
     ChatReply,
-    ChatRequest,
     Choice,
     GroupwiseJudge,
     Judge,
@@ -23,34 +22,13 @@ from judges import (
     Token,
 )
 from judges.testing.figures import decisions_of, figures_of
-from judges.testing.golden import GoldenError, GoldenRow, GoldenSet
+from judges.testing.golden import GoldenError, GoldenSet
 from judges.testing.results import SuiteReport
 from judges.testing.running import Sending, plan_suite, run_suite
 from judges.testing.suite import Suite
+from tests.judges.testing.scripts import Script, golden
 
 LIVE = Sending(live=True)
-
-
-class Script:
-    """A model that answers by what the last message holds; a failure is raised."""
-
-    endpoint = "a script"
-    local = True
-
-    def __init__(self, rule: Callable[[str], Any]) -> None:
-        self.rule = rule
-        self.requests: list[ChatRequest] = []
-
-    async def send(self, request: ChatRequest) -> ChatReply:
-        self.requests.append(request)
-        said = self.rule(request.messages[1]["content"])
-        if isinstance(said, ChatError):
-            raise said
-        return said if isinstance(said, ChatReply) else ChatReply(json.dumps(said), "stop")
-
-
-def golden(*rows: dict[str, Any]) -> GoldenSet:
-    return GoldenSet(tuple(GoldenRow.model_validate({"id": f"r{i}", **row}) for i, row in enumerate(rows)))
 
 
 def yes(*, count: int = 20, wrong: int = 0) -> GoldenSet:
