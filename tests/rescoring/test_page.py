@@ -478,7 +478,7 @@ def test_a_page_that_is_there_is_kept(tmp_path: Path) -> None:
 
 
 def test_values_of_any_kind_are_shown(tmp_path: Path) -> None:
-    from rubrics.rescoring.details import Cut
+    from rubrics.shown import Cut
 
     deep: Any = "x"
     for _ in range(40):
