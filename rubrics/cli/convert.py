@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 from rubrics import formats
-from rubrics.cli.said import BAD_INPUT, INTERRUPTED, complain, printable, refused
+from rubrics.cli.said import BAD_INPUT, INTERRUPTED, complain, refused
 from rubrics.files import input_of
 from rubrics.formats import FormatError, FormatProblem
+from rubrics.shown import printable
 from rubrics.trajectory import Trajectory
 
 _SHOWN = 20  # problems on a terminal; all are counted

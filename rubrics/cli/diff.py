@@ -15,12 +15,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rubrics.cli.said import complain, printable, refused
+from rubrics.cli.said import complain, refused
 from rubrics.formats import FormatError
 from rubrics.rescoring import Change, Diff, NodeChange, Row, compare, compare_recorded, write_page
 from rubrics.rescoring.details import changed_nodes
 from rubrics.rescoring.diff import MOVED, WAYS
 from rubrics.rescoring.report import Page
+from rubrics.shown import printable
 
 MOVED_TOO_MUCH = 1
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from rubrics.cli.said import printable
 from rubrics.formats import formats as known_formats
+from rubrics.shown import printable
 
 
 def formats() -> None:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from rubrics import formats
 from rubrics.cli.progress import Meter, rows_in, stopping
-from rubrics.cli.said import BAD_INPUT, INTERRUPTED, OUT_OF_BUDGET, RUBRIC_RAISED, complain, printable, refused
+from rubrics.cli.said import BAD_INPUT, INTERRUPTED, OUT_OF_BUDGET, RUBRIC_RAISED, complain, refused
 from rubrics.rescoring import (
     ConditionError,
     DryRun,
@@ -30,6 +30,7 @@ from rubrics.rescoring import (
 from rubrics.rescoring.job import store_beside
 from rubrics.rescoring.output import refuse_inputs
 from rubrics.score import RubricError
+from rubrics.shown import printable
 
 _SHOWN = 20  # messages of one kind on a terminal; all of them are in the rows
 

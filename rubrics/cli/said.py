@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from rubrics.shown import printable
+
 RUBRIC_RAISED, BAD_INPUT, OUT_OF_BUDGET, INTERRUPTED = 1, 2, 3, 130
 
 
@@ -16,8 +18,3 @@ def refused(message: str) -> typer.Exit:
 def complain(message: str) -> None:
     """Say something on standard error."""
     typer.echo(f"rubrics: {printable(message)}", err=True)
-
-
-def printable(text: str) -> str:
-    """Text from a trajectory as it may be shown: a terminal obeys control characters."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)

@@ -1,32 +1,28 @@
-"""A comparison as one HTML page: it needs no network and opens from disk, and text from trajectories is never markup.
+"""A comparison as one HTML page (see `rubrics.pages`).
 
-Numbers are in it for every trajectory; steps and trees for the ones that moved most. All data stand in blocks of JSON
-that are no script, and the page's own script puts them in as text. The page forbids itself (by its Content Security
-Policy) everything but that script and its style, the network included.
+Numbers are in it for every trajectory; steps and trees for the ones that moved most.
 """
 
 from __future__ import annotations
 
 import heapq
-import json
-import os
-from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from errno import EEXIST
-from hashlib import sha256
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
-from rubrics.rescoring.details import Cut, detail
+from rubrics.pages import block, framed, written
+from rubrics.rescoring.details import detail
 from rubrics.rescoring.diff import MOVED, WAYS, Change, Diff
 from rubrics.rescoring.recordings import Recordings
 from rubrics.rescoring.rows import Row
+from rubrics.shown import Cut
 from rubrics.trajectory import Trajectory
 
 _PAGE = Path(__file__).parent / "page"
-_SCRIPTS = ("dom.js", "charts.js", "overview.js", "table.js", "trajectory.js", "main.js")
+_SCRIPTS = ("charts.js", "overview.js", "table.js", "trajectory.js", "main.js")
 
 _LONGEST = (4_000, 1_000, 250)  # characters of a text, if a trajectory is not too large with that
 _LARGE = 256_000  # characters of a trajectory's details above which its texts are cut shorter
@@ -81,47 +77,10 @@ def write_page(
     page = Page(Path(path))
     if page.path.exists() and not overwrite:
         raise FileExistsError(EEXIST, "the file exists", str(path))
-    partial = page.path.with_name(f"{page.path.name}.part")
-    try:
-        with partial.open("wb") as file:
-            for part in _frame(diff, _details(diff, details, trajectories, page)):
-                page.size += file.write(part.encode(errors="backslashreplace"))  # half a surrogate pair, escaped
-        os.replace(partial, page.path)
-    finally:
-        partial.unlink(missing_ok=True)
+    blocks = _details(diff, details, trajectories, page)
+    title = f"{diff.old.name} → {diff.new.name}"
+    page.size = written(page.path, framed(_PAGE, _SCRIPTS, title=title, data=_data(diff), details=blocks.items()))
     return page
-
-
-def _frame(diff: Diff, details: Mapping[int, str]) -> Iterator[str]:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(loader=FileSystemLoader(_PAGE), autoescape=True, undefined=StrictUndefined)
-    style = (_PAGE / "page.css").read_text("utf-8")
-    parts = "\n".join((_PAGE / name).read_text("utf-8") for name in _SCRIPTS)
-    script = f'\n"use strict";\n(() => {{\n{parts}\n}})();\n'
-    yield from environment.get_template("page.html").generate(
-        title=f"{diff.old.name} → {diff.new.name}",
-        style=Markup(style),
-        style_hash=_hash(style),
-        script=Markup(script),
-        script_hash=_hash(script),
-        data=Markup(_block(_data(diff))),
-        details=((number, Markup(block)) for number, block in details.items()),
-    )
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()
-
-
-_ESCAPES = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
-
-
-def _block(value: Any) -> str:
-    """JSON that may stand in a page: nothing in it can end the element it stands in."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.translate(_ESCAPES)
 
 
 def _data(diff: Diff) -> dict[str, Any]:
@@ -163,10 +122,10 @@ def _details(diff: Diff, count: int | None, trajectories: Iterable[str | Path] |
     found: Iterator[tuple[str, Trajectory | None]] = chain(recordings.find(rows), without())
     for id, trajectory in found:
         number = chosen[rank[id]]
-        block, cut = _detail(diff, id, trajectory, recordings.missing.get(id))
-        blocks[number] = block
+        held, cut = _detail(diff, id, trajectory, recordings.missing.get(id))
+        blocks[number] = held
         heapq.heappush(waiting, -rank[id])
-        total += len(block)
+        total += len(held)
         page.cut += cut
         if trajectory is not None:
             with_steps.add(number)
@@ -187,10 +146,10 @@ def _detail(diff: Diff, id: str, trajectory: Trajectory | None, why: str | None)
     old, new = diff.old.rows.get(id), diff.new.rows.get(id)
     for longest in _LONGEST:
         cut = Cut(longest)
-        block = _block(detail(old, new, trajectory, why, cut, recorded=diff.recorded))
-        if len(block) <= _LARGE:
+        held = block(detail(old, new, trajectory, why, cut, recorded=diff.recorded))
+        if len(held) <= _LARGE:
             break
-    return block, cut.texts
+    return held, cut.texts
 
 
 def _most_telling(diff: Diff) -> Iterator[int]:

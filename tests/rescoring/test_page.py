@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,53 +14,9 @@ from rubrics.formats import write_jsonl
 from rubrics.rescoring import Page, Row, compare, compare_recorded, write_page
 from tests.rescoring.runs import recording, row, row_of, tree
 
-CHROMIUM = Path("/usr/bin/chromium")
-QUIET = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
 HOSTILE = '</script><script>document.title = "owned"</script><img src=x onerror=\'document.title = "owned"\'> & \u2028'
 
-
-@pytest.fixture(scope="module")  # no longer: Playwright's loop counts as running in this thread
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM.exists():
-        pytest.skip(f"there is no {CHROMIUM}")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=QUIET.split())
-        yield browser
-        browser.close()
-
-
 Open = Callable[..., Any]
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Open]:
-    """Opens a page from disk. At the end, it has asked the network for nothing and complained of nothing."""
-    contexts, requests, complaints = [], [], []
-
-    def visit(path: Path, **options: Any) -> Any:
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(15_000)
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(path.as_uri())
-        page.wait_for_selector("#trajectories tbody tr")
-        return page
-
-    yield visit
-    titles = [page.title() for context in contexts for page in context.pages]
-    for context in contexts:
-        context.close()
-    assert [url for url in requests if not url.startswith("file://")] == []
-    assert len(requests) == len(contexts)  # the pages themselves, and nothing beside them
-    assert complaints == []
-    assert "owned" not in titles
 
 
 def ids(page: Any) -> list[str]:
@@ -478,7 +434,7 @@ def test_a_page_that_is_there_is_kept(tmp_path: Path) -> None:
 
 
 def test_values_of_any_kind_are_shown(tmp_path: Path) -> None:
-    from rubrics.rescoring.details import Cut
+    from rubrics.shown import Cut
 
     deep: Any = "x"
     for _ in range(40):

@@ -1,5 +1,11 @@
 // The head of the page, the counts, the charts, and the tables of nodes and groups.
 
+const MARKS = { up: "▲", down: "▼", newly_unscored: "∅", newly_scored: "✓" };
+const TONES = { up: "up", down: "down", newly_unscored: "lost", newly_scored: "lost", other_content: "lost" };
+const wayName = (way) => (way === "unscored" ? "unscored in both" : way.replaceAll("_", " "));
+const wayTag = (way) =>
+  el("span", { class: `tag ${TONES[way] ?? ""}` }, MARKS[way] && el("span", { class: "mark" }, MARKS[way]), el("span", { class: "word" }, ` ${wayName(way)}`));
+
 function showHead() {
   const { old, new: now, recorded } = data;
   const name = (run) => el("b", {}, run.name);

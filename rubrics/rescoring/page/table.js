@@ -1,6 +1,5 @@
 // The table of trajectories: filtered, sorted, and a page of it shown at a time.
 
-const PAGE_ROWS = 100;
 const view = { text: "", way: "", node: "", group: "", sort: "move", descending: true, page: 0, found: [] };
 
 const difference = (i) => {
@@ -111,7 +110,7 @@ function showTable() {
   const all = data.rows.id.length;
   const said = view.found.length === all ? `All ${count(all)}.` : `${count(view.found.length)} of ${count(all)}.`;
   byId("found").textContent = view.detailed < all ? `${said} The steps and trees of ${count(view.detailed)} are in this page.` : said;
-  showPages(from);
+  byId("pages").replaceChildren(...pager(view.page, view.found.length, turnPage));
 }
 
 function trajectoryRow(i, columns) {
@@ -137,17 +136,6 @@ function changedNodes(i) {
 }
 
 const scoreOr = (score, status) => (score === null ? el("span", { class: "soft" }, status ?? "–") : number(score));
-
-function showPages(from) {
-  const pages = Math.ceil(view.found.length / PAGE_ROWS);
-  const turn = (by, words) =>
-    el("button", { type: "button", disabled: view.page + by < 0 || view.page + by >= pages, onclick: () => turnPage(by) }, words);
-  byId("pages").replaceChildren(
-    ...(pages > 1
-      ? [turn(-1, "Previous"), `${count(from + 1)} – ${count(Math.min(from + PAGE_ROWS, view.found.length))} of ${count(view.found.length)}`, turn(1, "Next")]
-      : []),
-  );
-}
 
 function turnPage(by) {
   view.page += by;

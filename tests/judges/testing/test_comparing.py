@@ -1,29 +1,16 @@
 """Two reports over the same rows: which verdicts changed, and whether one judge is right more often."""
 
-from typing import Any
+import json
+import math
+from datetime import date
 
 import pytest
 
 from judges import Likert
 from judges.testing.comparing import baseline_of, changes
-from judges.testing.golden import GoldenError, GoldenRow
-from judges.testing.results import Answer, Case, Kind, Order, SuiteReport
-
-
-def case(id: str, gold: Any, *said: Any, order: Order = "given", **row: Any) -> Case:
-    answers = [
-        each if isinstance(each, Answer) else Answer(label=each, order=order, sample=n, reason=f"{id} says {each}")
-        for n, each in enumerate(said)
-    ]
-    inputs = row.pop("inputs", {"reply": f"text of {id}"})
-    gold = {"winner": gold} if gold in ("a", "b", "tie") else {"label": gold}
-    given = GoldenRow.model_validate({"id": id, "inputs": inputs, **gold, **row})
-    return Case(row=given, place=f"golden.jsonl:{id}", answers=tuple(answers))
-
-
-def suite(*cases: Case, kind: Kind = "labels", **fields: Any) -> SuiteReport:
-    scale = None if kind == "pairs" else {"type": "binary"}
-    return SuiteReport(**{"suite": "tone", "kind": kind, "scale": scale, "cases": cases, **fields})
+from judges.testing.golden import GoldenError
+from judges.testing.results import Answer, Case, SuiteReport
+from tests.judges.testing.suites import case, suite
 
 
 def test_a_verdict_that_changed_is_named_with_both_reasons() -> None:
@@ -96,6 +83,12 @@ def test_rows_that_are_not_the_same_are_not_compared() -> None:
     found = changes(old, new)
     assert (found.only_old, found.only_new, found.other, found.stale) == (("gone",), ("new",), ("x",), ("stale",))
     assert (found.changed, found.compared, found.paired.p_value) == ((), 0, None)
+
+
+def test_a_report_that_was_read_has_the_same_rows() -> None:
+    one = suite(case("x", True, True, inputs={"day": date(2026, 1, 2), "share": math.nan}))
+    read = SuiteReport.model_validate(json.loads(json.dumps(one.to_dict(), allow_nan=False)))
+    assert (changes(read, one).other, changes(read, one).compared) == ((), 1)
 
 
 def test_another_gold_label_holds_for_both_sides() -> None:

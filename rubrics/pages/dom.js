@@ -1,4 +1,4 @@
-// Elements and numbers. Text from trajectories only ever becomes a text node: nothing here reads markup.
+// Elements and numbers. Text that a page is given only ever becomes a text node: nothing here reads markup.
 
 function el(tag, properties, ...children) {
   return filled(document.createElement(tag), properties, children);
@@ -14,7 +14,7 @@ function filled(element, properties, children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
@@ -45,9 +45,4 @@ function signed(x) {
 const count = (n) => n.toLocaleString("en");
 const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many ?? `${one}s`}`;
 
-const MARKS = { up: "▲", down: "▼", newly_unscored: "∅", newly_scored: "✓" };
-const TONES = { up: "up", down: "down", newly_unscored: "lost", newly_scored: "lost", other_content: "lost" };
-const wayName = (way) => (way === "unscored" ? "unscored in both" : way.replaceAll("_", " "));
-const wayTag = (way) =>
-  el("span", { class: `tag ${TONES[way] ?? ""}` }, MARKS[way] && el("span", { class: "mark" }, MARKS[way]), el("span", { class: "word" }, ` ${wayName(way)}`));
 const tone = (x) => (x > 0 ? "up" : x < 0 ? "down" : "");
