@@ -219,7 +219,7 @@ class Suite:
             JudgeConfigError: the judge cannot be built.
         """
         path = Path(path)
-        said = _read(path)
+        said = read_suite(path)
         options = said.options()
         if model is not None:
             options["model"] = model
@@ -316,7 +316,12 @@ def _fits(name: str, kind: Kind, golden: GoldenSet, scale: Scale | None, fields:
         raise GoldenError(f"suite {name}: samples is a whole number from 1, not {samples!r}")
 
 
-def _read(path: Path) -> SuiteFile:
+def read_suite(path: Path) -> SuiteFile:
+    """What the file of a suite says.
+
+    Raises:
+        GoldenError: it cannot be read, or says what is not in `SuiteFile`.
+    """
     import yaml
 
     try:
