@@ -73,12 +73,12 @@ def compare(
         if a.suffix == b.suffix == ".json":
             pairs = _paired(_read(a), _read(b))
         else:
-            sending = sending_of(record, live, budget_usd, price)
+            sending = sending_of(record, live, price)
             suites = [
                 suite_of(path, golden, model=model, samples=samples, split=split and split.value, cassette=cassette)
                 for path in (a, b)
             ]
-            old, new = judged(suites, sending, yes=yes)
+            old, new = judged(suites, sending, usd=budget_usd, yes=yes)
             pairs = [(old, new)]
         code = 0
         for number, (old, new) in enumerate(pairs):

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import typer
@@ -72,12 +73,9 @@ def suite_of(
     return suite if path.name.endswith(ENDING) else replace(suite, path=None, snapshot=None)
 
 
-def sending_of(
-    record: Record, live: bool, budget_usd: float | None, price: str | None, *, update_snapshots: bool = False
-) -> Sending:
+def sending_of(record: Record, live: bool, price: str | None, *, update_snapshots: bool = False) -> Sending:
     """What a run may send."""
     from judges.clients.protocol import Price
-    from judges.limits import Budget
     from judges.testing.running import Sending
     from rubrics.cli.options import prices
 
@@ -87,15 +85,15 @@ def sending_of(
         priced = None if price is None else Price(*prices(price))
     except ValueError as error:
         raise refused(str(error)) from None
-    budget = None if budget_usd is None else Budget(usd=budget_usd)
-    return Sending(record.value, live, budget, priced, update_snapshots)
+    return Sending(record.value, live, price=priced, update_snapshots=update_snapshots)
 
 
-def judged(suites: Sequence[Suite], sending: Sending, *, yes: bool) -> list[SuiteReport]:
+def judged(suites: Sequence[Suite], sending: Sending, *, usd: float | None, yes: bool) -> list[SuiteReport]:
     """Judge suites, one after another. What is to be sent is said first and, with --live, asked for."""
     from rich.console import Console
 
-    from judges.testing.running import announcement, plan_suite, run_suite
+    from judges.testing.running import announcement, plan_suite
+    from judges.testing.sharing import Runs
 
     calls = 0
     for suite in suites if sending.sends else ():
@@ -107,7 +105,9 @@ def judged(suites: Sequence[Suite], sending: Sending, *, yes: bool) -> list[Suit
         typer.confirm("Send it?", abort=True, err=True)
     reports = []
     console = Console(stderr=True)
-    for suite in suites:
-        with console.status(f"judging {len(suite.golden):,} rows of {suite.name}"):  # on a terminal alone
-            reports.append(run_suite(suite, sending))
+    with TemporaryDirectory(prefix="judge-runs-") as folder:
+        runs = Runs(Path(folder), sending, usd)
+        for suite in suites:
+            with console.status(f"judging {len(suite.golden):,} rows of {suite.name}"):  # on a terminal alone
+                reports.append(runs.judged(suite).report)
     return reports

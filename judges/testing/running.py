@@ -120,7 +120,7 @@ def plan_suite(suite: Suite, sending: Sending) -> Plan:
 
     async def plan() -> Plan:
         store = None if sending.live else _store(suite, sending.mode)
-        if store is not None and not store.records:
+        if sending.mode in ("none", "once") and store is not None and not store.records:
             return Plan()
         with planned(suite.subject.judge, store=store, price=sending.price) as found:
             await _asked(suite)
