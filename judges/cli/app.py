@@ -10,6 +10,7 @@ from judges.cli.cassette import cassette
 from judges.cli.compare import compare
 from judges.cli.lint import lint
 from judges.cli.render import render
+from judges.cli.test import run
 from rubrics import __version__
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ def judges(
     """LLM judges, tested like code."""
 
 
+app.command("test")(run)
 for command in (render, compare, lint):
     app.command()(command)
 app.add_typer(cassette)

@@ -88,6 +88,11 @@ def sending_of(record: Record, live: bool, price: str | None, *, update_snapshot
     return Sending(record.value, live, price=priced, update_snapshots=update_snapshots)
 
 
+def on_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()
+
+
 def judged(suites: Sequence[Suite], sending: Sending, *, usd: float | None, yes: bool) -> list[SuiteReport]:
     """Judge suites, one after another. What is to be sent is said first and, with --live, asked for."""
     from rich.console import Console
@@ -101,7 +106,7 @@ def judged(suites: Sequence[Suite], sending: Sending, *, usd: float | None, yes:
         if plan.total.calls:
             complain(announcement(suite, plan))
         calls += plan.total.calls
-    if sending.live and calls and not yes and sys.stdin.isatty():
+    if sending.live and calls and not yes and on_terminal():
         typer.confirm("Send it?", abort=True, err=True)
     reports = []
     console = Console(stderr=True)
