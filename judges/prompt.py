@@ -269,6 +269,7 @@ _FIELDS = {
     "model": str,
     "sampling": dict,
     "examples": list,
+    "variables": list,
 }
 
 
@@ -295,7 +296,8 @@ def _front_matter(text: str, where: str) -> dict[str, Any]:
         value = data[key]
         if key == "version" and value is not None and isinstance(node, yaml.ScalarNode):
             value = data[key] = node.value  # as it is written: 1.10 is not 1.1
-        if not isinstance(value, _FIELDS[key]):  # type: ignore[arg-type]
+        named = key != "variables" or all(isinstance(each, str) for each in value or ())
+        if not isinstance(value, _FIELDS[key]) or not named:  # type: ignore[arg-type]
             raise PromptError(f"{where}, line {at}: {key} cannot be {value!r}")
         if key == "scale":
             try:

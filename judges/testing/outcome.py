@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from judges.testing.comparing import Side, changes
 from judges.testing.figures import Figures, decisions_of
+from judges.testing.golden import GoldenError
 from judges.testing.rates import rate_of
 from judges.testing.results import Case, SuiteReport
 
@@ -47,7 +48,7 @@ def problems_of(
         strict: whether a threshold that is not decided is a problem as well.
 
     Raises:
-        GoldenError: a threshold is of no figure of this suite, or the baseline cannot be compared.
+        GoldenError: a threshold is of no figure of this suite.
     """
     rows = ((case.row.id, problem_of_row(report, case)) for case in report.cases)
     return [
@@ -141,7 +142,11 @@ def _of_thresholds(report: SuiteReport, figures: Figures, strict: bool) -> Itera
 
 def problems_of_baseline(report: SuiteReport, baseline: SuiteReport) -> Iterator[Problem]:
     """The verdicts that are not those of an earlier report."""
-    changed = changes(baseline, report).changed
+    try:
+        changed = changes(baseline, report).changed
+    except GoldenError as error:
+        yield Problem("baseline", str(error))
+        return
     if changed:
         several = len(report.orders) > 1
         told = [

@@ -121,11 +121,22 @@ def plan_suite(suite: Suite, sending: Sending) -> Plan:
 
     async def plan() -> Plan:
         store = None if sending.live else _store(suite, sending.mode)
+        if sending.mode in ("none", "once") and store is not None and not store.records:
+            return Plan()
         with planned(suite.subject.judge, store=store, price=sending.price) as found:
             await _asked(suite)
         return found
 
     return block(plan)
+
+
+def announcement(suite: Suite, plan: Plan) -> str:
+    """What a run would send, and what that costs, in words."""
+    total = plan.total
+    stored = f", {total.stored:,} are recorded already" if total.stored else ""
+    cost = "no price is known" if total.cost is None else f"about ${total.cost:.4f}, at most ${total.most_cost:.4f}"
+    tokens = f"{total.prompt_tokens:,} tokens and about {total.completion_tokens:,} back"
+    return f"{suite.name} sends {total.calls:,} requests to {', '.join(plan.models)}{stored}: {tokens}, {cost}"
 
 
 def keys_of(suite: Suite) -> set[str]:

@@ -13,7 +13,7 @@ from judges.runs import Plan
 from judges.testing.cases import CaseFailed, JudgeCase, JudgeReport
 from judges.testing.golden import GoldenError, GoldenSet
 from judges.testing.results import SuiteReport, read_reports
-from judges.testing.running import Sending
+from judges.testing.running import Sending, announcement
 from judges.testing.sharing import Judged, Runs
 from judges.testing.subjects import Subject, Tested, with_model
 from judges.testing.suite import Suite
@@ -144,12 +144,7 @@ class Session:
 
     def _announce(self, suite: Suite, plan: Plan) -> None:
         """Say what is about to be sent, past the capture of output."""
-        total = plan.total
-        stored = f", {total.stored} are recorded already" if total.stored else ""
-        cost = "no price is known" if total.cost is None else f"about ${total.cost:.4f}, at most ${total.most_cost:.4f}"
-        tokens = f"{total.prompt_tokens:,} tokens and about {total.completion_tokens:,} back"
-        what = f"{total.calls:,} requests to {', '.join(plan.models)}{stored}"
-        text = f"\njudges: {suite.name} sends {what}: {tokens}, {cost}\n"
+        text = f"\njudges: {announcement(suite, plan)}\n"
         capture = self.config.pluginmanager.getplugin("capturemanager")
         if capture is None:
             sys.stderr.write(text)

@@ -218,8 +218,11 @@ class Suite:
             GoldenError: it cannot be read, says what is not in `SuiteFile`, or its golden set does not fit the judge.
             JudgeConfigError: the judge cannot be built.
         """
-        path = Path(path)
-        said = _read(path)
+        return cls.read(Path(path), read_suite(Path(path)), model=model, samples=samples)
+
+    @classmethod
+    def read(cls, path: Path, said: SuiteFile, *, model: str | None = None, samples: int | None = None) -> Suite:
+        """`load`, where the file was read already; what it says need not be all that the suite's own file says."""
         options = said.options()
         if model is not None:
             options["model"] = model
@@ -227,7 +230,7 @@ class Suite:
         name = said.name or path.name.removesuffix(ENDING).removesuffix(path.suffix)
         folder = path.parent
         return cls.of(
-            None if said.prompt is None else _judge(folder / said.prompt, said, scale, options),
+            None if said.prompt is None else judge_of(folder / said.prompt, said, scale, options),
             folder / said.golden,
             name=name,
             split=None if said.split == "all" else said.split,
@@ -265,7 +268,20 @@ class Suite:
         return row.reply is None and not row.recorded
 
 
-def _judge(path: Path, said: SuiteFile, scale: Scale | None, options: dict[str, Any]) -> Tested:
+def judge_of(path: Path, said: SuiteFile, scale: Scale | None, options: dict[str, Any]) -> Tested:
+    """The judge of a prompt file: of pairs where the template shows `first` and `second`, of groups where it shows
+    `candidates`.
+
+    Args:
+        path: the prompt file.
+        said: what a suite says of the judge.
+        scale: in place of the prompt's.
+        options: of the judge.
+
+    Raises:
+        PromptError: the prompt cannot be read.
+        JudgeConfigError: the judge cannot be built.
+    """
     prompt = Prompt.load(path)
     if {"first", "second"} <= prompt.variables:
         return PairwiseJudge(
@@ -316,7 +332,12 @@ def _fits(name: str, kind: Kind, golden: GoldenSet, scale: Scale | None, fields:
         raise GoldenError(f"suite {name}: samples is a whole number from 1, not {samples!r}")
 
 
-def _read(path: Path) -> SuiteFile:
+def read_suite(path: Path) -> SuiteFile:
+    """What the file of a suite says.
+
+    Raises:
+        GoldenError: it cannot be read, or says what is not in `SuiteFile`.
+    """
     import yaml
 
     try:

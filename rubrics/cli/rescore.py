@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rubrics import formats
+from rubrics.cli.options import prices
 from rubrics.cli.progress import Meter, rows_in, stopping
 from rubrics.cli.said import BAD_INPUT, INTERRUPTED, OUT_OF_BUDGET, RUBRIC_RAISED, complain, refused
 from rubrics.rescoring import (
@@ -243,10 +244,9 @@ def _price(price: str | None) -> tuple[float, float] | None:
     if price is None:
         return None
     try:
-        prompt, reply = map(float, price.split(","))
-    except ValueError:
-        raise refused(f"--price is two numbers, such as 0.25,2.0, not {price!r}") from None
-    return prompt, reply
+        return prices(price)
+    except ValueError as error:
+        raise refused(str(error)) from None
 
 
 def _store(store: str | None, out: Path | None) -> Path | None:

@@ -54,7 +54,8 @@ def changed(told: str) -> list[str]:
 def test_another_prompt_is_compared_with_the_rows_own_request(tmp_path: Path) -> None:
     path = recorded(tmp_path)
     told = why(suite(tmp_path, "Is this reply polite?\n{{ reply | untrusted }}"), "rude")
-    assert told.splitlines()[:2] == [f"--- recorded, {path}:2", "+++ wanted"]
+    (rude,) = [entry for entry in read_cassette(path) if TEXTS["rude"] in entry.messages[-1]["content"]]
+    assert told.splitlines()[:2] == [f"--- recorded, {rude.place}", "+++ wanted"]
     assert changed(told) == ["-Is this reply courteous?", "+Is this reply polite?"]
 
 
