@@ -11,7 +11,15 @@ from judges.testing.cassettes import why_not_recorded
 from judges.testing.decisions import Decision, decide
 from judges.testing.golden import GoldenRow
 from judges.testing.intervals import Interval
-from judges.testing.outcome import Problem, problem_of_row, problems_of_snapshot, spoken
+from judges.testing.outcome import (
+    Problem,
+    problem_of_row,
+    problems_of_baseline,
+    problems_of_extractor,
+    problems_of_perturbations,
+    problems_of_snapshot,
+    spoken,
+)
 from judges.testing.results import Answer, Case, Status, SuiteReport
 from judges.testing.sharing import Judged
 from judges.testing.suite import Suite
@@ -91,8 +99,8 @@ class JudgeReport:
         results: all answers.
     """
 
-    def __init__(self, judged: Judged, strict: bool = False) -> None:
-        self._judged, self._strict = judged, strict
+    def __init__(self, judged: Judged, baseline: SuiteReport | None = None, strict: bool = False) -> None:
+        self._judged, self._baseline, self._strict = judged, baseline, strict
         self.results: SuiteReport = judged.report
 
     def __getitem__(self, figure: str) -> Interval:
@@ -123,12 +131,17 @@ class JudgeReport:
         return decision
 
     def check(self) -> None:
-        """Hold the prompts against their snapshot, and the figures against the thresholds of the marker.
+        """Hold the prompts against their snapshot, the verdicts against the baseline, where there is one, replies
+        against what they should give, and the figures against the thresholds of the marker.
 
         Raises:
             CaseFailed: the test fails.
         """
         raise_any(problems_of_snapshot(self.results))
+        raise_any(problems_of_extractor(self.results))
+        raise_any(problems_of_perturbations(self.results))
+        if self._baseline is not None:
+            raise_any(problems_of_baseline(self.results, self._baseline))
         undecided = []
         for name, decision in self._judged.decisions.items():
             if decision.outcome == "FAIL" or self._strict:

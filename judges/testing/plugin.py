@@ -137,7 +137,10 @@ def pytest_configure_node(node: Any) -> None:  # of xdist: a worker is about to 
 @pytest.hookimpl(trylast=True)  # after the workers have ended
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if not hasattr(session.config, "workerinput") and _folder(session.config).exists():
-        session_of(session.config).write_reports()
+        judges = session_of(session.config)
+        judges.write_reports()
+        if judges.unwritten and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 from judges.clients.protocol import Price
 from judges.runs import Plan
 from judges.testing.cases import CaseFailed, JudgeCase, JudgeReport
+from judges.testing.comparing import baseline_of
 from judges.testing.golden import GoldenError, GoldenSet
+from judges.testing.report import Assessed, Line, assess, summary_lines, write_report
 from judges.testing.results import SuiteReport, read_reports
 from judges.testing.running import Sending, announcement
 from judges.testing.sharing import Judged, Runs
@@ -57,6 +61,7 @@ class Session:
             self.baseline = None if baseline is None else read_reports(baseline)
         except GoldenError as error:
             raise pytest.UsageError(f"--judge-baseline: {error}") from None
+        self.unwritten: dict[Path, str] = {}
         self._golden: dict[tuple[Path, int], GoldenSet] = {}
         self._suites: dict[str, Suite] = {}
 
@@ -93,7 +98,8 @@ class Session:
     def report(self, request: pytest.FixtureRequest) -> JudgeReport:
         """The suite of a test."""
         model = request.param if hasattr(request, "param") else None
-        return JudgeReport(self._judged(request, model)[1], self.strict)
+        _, judged = self._judged(request, model)
+        return JudgeReport(judged, self.previous(judged.report), self.strict)
 
     def _judged(self, request: pytest.FixtureRequest, model: str | None) -> tuple[Suite, Judged]:
         try:
@@ -139,25 +145,44 @@ class Session:
 
     def previous(self, report: SuiteReport) -> SuiteReport | None:
         """The same suite in the baseline."""
-        found = [each for each in self.baseline or () if each.suite == report.suite]
-        return next((each for each in found if each.model == report.model), found[0] if len(found) == 1 else None)
+        return baseline_of(report, self.baseline or [])
 
     def _announce(self, suite: Suite, plan: Plan) -> None:
         """Say what is about to be sent, past the capture of output."""
         text = f"\njudges: {announcement(suite, plan)}\n"
         capture = self.config.pluginmanager.getplugin("capturemanager")
-        if capture is None:
-            sys.stderr.write(text)
-            return
-        with capture.global_and_fixture_disabled():
+        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
             sys.stderr.write(text)
             sys.stderr.flush()
 
+    @cached_property
+    def _assessed(self) -> list[Assessed]:
+        return assess([judged.report for judged in self.runs.all()], self.baseline)
+
     def write_reports(self) -> None:
-        """Write the reports that were asked for."""
+        """Write the reports that were asked for, of all suites that were judged, in whatever process."""
+        for path in self.reports:
+            try:
+                write_report(self._assessed, path)
+            except (OSError, GoldenError) as error:  # told at the end: the tests themselves have run
+                self.unwritten[path] = str(error)
 
     def tell(self, terminal: pytest.TerminalReporter) -> None:
         """Sum up what was judged."""
+        try:
+            lines = summary_lines(self._assessed, width=terminal._tw.fullwidth)
+        except GoldenError as error:  # a test has failed for it, and says the same
+            lines = [Line(str(error))]
+        if not lines:
+            return
+        terminal.section("judges")
+        tones = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "yellow"}
+        for line in lines:
+            markup = {tones[line.outcome]: True} if line.outcome else {}
+            terminal.line(line.text, bold=line.title, **markup)
+        for path in self.reports:
+            problem = self.unwritten.get(path)
+            terminal.line(f"{path} is written" if problem is None else f"{path} is not written: {problem}")
 
 
 def _marked(marker: pytest.Mark | None, where: Path) -> tuple[Path, dict[str, Any]]:

@@ -87,12 +87,12 @@ def run(pytester: pytest.Pytester) -> Run:
 
 
 def recorded(run: Run) -> None:
-    run("--judge-record=once").assert_outcomes(passed=42)
+    run("--judge-record=once").assert_outcomes(passed=43)
 
 
 def test_nothing_is_sent_unless_it_is_asked_for(suite: Path, run: Run, loopback: LoopbackServer) -> None:
     result = run()
-    result.assert_outcomes(failed=42)
+    result.assert_outcomes(passed=1, failed=42)
     result.stdout.fnmatch_lines(["*golden.jsonl:1: r0: there is no verdict: not_recorded: *--judge-record=new*"])
     result.stdout.fnmatch_lines(["*snapshots/tone.json does not hold what is sent about rows r0, r1, *"])
     assert loopback.requests == []
@@ -101,8 +101,8 @@ def test_nothing_is_sent_unless_it_is_asked_for(suite: Path, run: Run, loopback:
 def test_a_cassette_is_recorded_once_and_replayed(suite: Path, run: Run, loopback: LoopbackServer) -> None:
     recorded(run)
     assert len(loopback.requests) == 40
-    run().assert_outcomes(passed=42)
-    run("--judge-record=once").assert_outcomes(passed=42)
+    run().assert_outcomes(passed=43)
+    run("--judge-record=once").assert_outcomes(passed=43)
     assert len(loopback.requests) == 40
     assert len((suite / "cassettes/tone.jsonl").read_text().splitlines()) == 40
 
@@ -111,16 +111,16 @@ def test_new_records_only_what_is_missing(suite: Path, run: Run, loopback: Loopb
     recorded(run)
     write(suite / "golden.jsonl", rows(42))
     result = run()
-    result.assert_outcomes(passed=41, failed=3)
+    result.assert_outcomes(passed=42, failed=3)
     result.stdout.fnmatch_lines(["*does not hold what is sent about rows r40, r41: *"])
-    run("--judge-record=new").assert_outcomes(passed=44)
+    run("--judge-record=new").assert_outcomes(passed=45)
     assert len(loopback.requests) == 42
 
 
 def test_disagreements_are_xfails_and_count(suite: Path, run: Run) -> None:
     write(suite / "golden.jsonl", rows(40, wrong=2))
     result = run("--judge-record=once", "-rx")
-    result.assert_outcomes(passed=40, xfailed=2)  # 38 of 40: Wilson's lower bound is .835
+    result.assert_outcomes(passed=41, xfailed=2)  # 38 of 40: Wilson's lower bound is .835
     result.stdout.fnmatch_lines(["XFAIL*row?r0?*people say false, the judge true*"])
 
 
@@ -129,27 +129,27 @@ def test_a_must_row_fails_where_the_judge_disagrees(suite: Path, run: Run) -> No
     changed[0]["must"] = True
     write(suite / "golden.jsonl", changed)
     result = run("--judge-record=once")
-    result.assert_outcomes(passed=40, xfailed=1, failed=1)
+    result.assert_outcomes(passed=41, xfailed=1, failed=1)
     result.stdout.fnmatch_lines(["*golden.jsonl:1: r0: this row must agree *: people say false, the judge true"])
 
 
 def test_a_row_without_a_verdict_fails(suite: Path, run: Run, loopback: LoopbackServer) -> None:
     loopback.default = answers(lambda shown: "I would rather not" if "number 3." in shown else "Gladly" in shown)  # type: ignore[assignment]
     result = run("--judge-record=once")
-    result.assert_outcomes(passed=41, failed=1)
+    result.assert_outcomes(passed=42, failed=1)
     result.stdout.fnmatch_lines(["*golden.jsonl:4: r3: there is no verdict: format: *"])
-    run().assert_outcomes(passed=41, failed=1)  # a failure is replayed as that failure
+    run().assert_outcomes(passed=42, failed=1)  # a failure is replayed as that failure
 
 
 def test_thresholds_lie_on_the_bounds(suite: Path, run: Run) -> None:
     write(suite / "golden.jsonl", rows(40, wrong=4))  # 36 of 40: .90 [.769, .960]
     result = run("--judge-record=once", "-rs")
-    result.assert_outcomes(passed=37, xfailed=4, skipped=1)
+    result.assert_outcomes(passed=38, xfailed=4, skipped=1)
     result.stdout.fnmatch_lines(["SKIPPED*accuracy: INCONCLUSIVE: at least 0.8 was asked*0.769 to 0.960*would decide*"])
-    run("--judge-strict").assert_outcomes(passed=37, xfailed=4, failed=1)
+    run("--judge-strict").assert_outcomes(passed=38, xfailed=4, failed=1)
     write(suite / "golden.jsonl", rows(40, wrong=20))  # 20 of 40: .50 [.352, .648]
     result = run("--judge-record=new", "--judge-update-snapshots", "-k", "threshold")
-    result.assert_outcomes(failed=1, deselected=41)
+    result.assert_outcomes(failed=1, deselected=42)
     result.stdout.fnmatch_lines(["accuracy 0.500 *", "FAIL: at least 0.8 was asked*"])
 
 
@@ -157,15 +157,15 @@ def test_too_few_rows_decide_nothing(suite: Path, run: Run) -> None:
     with (suite / "tone.judge.yaml").open("a") as file:
         file.write("min_n: 60\n")
     result = run("--judge-record=once", "-rs")
-    result.assert_outcomes(passed=41, skipped=1)
+    result.assert_outcomes(passed=42, skipped=1)
     result.stdout.fnmatch_lines(["*of 60 items or more; there are 40*"])
 
 
 def test_a_selection_changes_no_figure(suite: Path, run: Run, loopback: LoopbackServer) -> None:
     write(suite / "golden.jsonl", rows(40, wrong=4))
-    run("--judge-record=once", "-k", "r39 or threshold").assert_outcomes(passed=1, skipped=1, deselected=40)
+    run("--judge-record=once", "-k", "r39 or threshold").assert_outcomes(passed=1, skipped=1, deselected=41)
     assert len(loopback.requests) == 40
-    run("--judge-strict", "-k", "threshold").assert_outcomes(failed=1, deselected=41)
+    run("--judge-strict", "-k", "threshold").assert_outcomes(failed=1, deselected=42)
     result = run("--judge-strict", "--lf")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["accuracy 0.900 [[]0.769, 0.960] (n = 40)"])
@@ -176,7 +176,7 @@ def test_several_processes_judge_a_suite_once(suite: Path, pytester: pytest.Pyte
     (suite / "other.judge.yaml").write_text((suite / "tone.judge.yaml").read_text().replace("0.8", "0.5"))
     write(suite / "golden.jsonl", rows(40, wrong=2))
     result = pytester.runpytest_subprocess(*PLUGIN, "-n", "2", "--judge-live")
-    result.assert_outcomes(passed=80, xfailed=4)
+    result.assert_outcomes(passed=82, xfailed=4)
     assert len(loopback.requests) == 80  # every row once for each suite
     assert not (suite / "cassettes").exists()
 
@@ -186,7 +186,7 @@ def test_a_changed_template_fails_before_anything_is_sent(suite: Path, run: Run,
     (suite / "tone.md").write_text(PROMPT.replace("courteous", "polite"))
     for mode in ("none", "new", "all"):
         result = run(f"--judge-record={mode}")
-        result.assert_outcomes(failed=41, skipped=1)
+        result.assert_outcomes(passed=1, failed=41, skipped=1)
         result.stdout.fnmatch_lines(
             [
                 "*what is sent about rows r0, r1, * and 35 more is not what * holds*",
@@ -195,9 +195,9 @@ def test_a_changed_template_fails_before_anything_is_sent(suite: Path, run: Run,
             ]
         )
     assert len(loopback.requests) == 40
-    run("--judge-record=new", "--judge-update-snapshots").assert_outcomes(passed=42)
+    run("--judge-record=new", "--judge-update-snapshots").assert_outcomes(passed=43)
     assert len(loopback.requests) == 80
-    run().assert_outcomes(passed=42)
+    run().assert_outcomes(passed=43)
 
 
 def test_only_the_rows_that_changed_are_stale(suite: Path, run: Run, loopback: LoopbackServer) -> None:
@@ -206,7 +206,7 @@ def test_only_the_rows_that_changed_are_stale(suite: Path, run: Run, loopback: L
     changed[5]["inputs"] = {"reply": "Gladly, and with pleasure."}
     write(suite / "golden.jsonl", changed)
     result = run("--judge-record=new")
-    result.assert_outcomes(passed=40, failed=2)
+    result.assert_outcomes(passed=41, failed=2)
     result.stdout.fnmatch_lines(["*what is sent about row r5 is not what * holds*"])
     assert len(loopback.requests) == 40
 
@@ -224,13 +224,13 @@ def test_a_budget_holds_over_all_suites(suite: Path, run: Run, loopback: Loopbac
 
 def test_models_make_a_matrix(suite: Path, run: Run, loopback: LoopbackServer) -> None:
     result = run("--judge-record=new", "--judge-model=openai/one", "--judge-model=openai/two", "-v")
-    result.assert_outcomes(passed=83)  # the prompts are the same
+    result.assert_outcomes(passed=84)  # the prompts are the same
     result.stdout.fnmatch_lines(["*row?r0-openai/two? PASSED*"])
     assert {request.body["model"] for request in loopback.requests} == {"one", "two"}
 
 
 def test_samples_are_asked_for_anew(suite: Path, run: Run, loopback: LoopbackServer) -> None:
-    run("--judge-record=new", "--judge-samples=3").assert_outcomes(passed=42)
+    run("--judge-record=new", "--judge-samples=3").assert_outcomes(passed=43)
     assert len(loopback.requests) == 120
 
 
@@ -251,7 +251,7 @@ def test_a_threshold_of_no_figure_fails_and_names_the_figures(suite: Path, run: 
         "prompt: tone.md\ngolden: golden.jsonl\nreason: false\nthresholds: {acuracy: 0.8}\n"
     )
     result = run("--judge-record=once")
-    result.assert_outcomes(passed=41, failed=1)
+    result.assert_outcomes(passed=42, failed=1)
     result.stdout.fnmatch_lines(["*there is no figure 'acuracy'*accuracy, accuracy_of_parsed, *"])
 
 
@@ -294,6 +294,19 @@ def test_suites_in_python(suite: Path, run: Run, pytester: pytest.Pytester, loop
     run("-k", "test_suite").assert_outcomes(skipped=1, deselected=40)
 
 
+def test_a_baseline_holds_for_suites_in_python(suite: Path, run: Run, pytester: pytest.Pytester) -> None:
+    (suite / "tone.judge.yaml").unlink()
+    pytester.makepyfile(test_tone=dedent(PYTHON).replace("LIMIT", "0.5"))
+    only = ("-k", "test_suite")
+    run("--judge-record=once", "--judge-report=base.json", *only).assert_outcomes(passed=1, deselected=40)
+    base = json.loads((suite / "base.json").read_text())
+    base["suites"][0]["results"]["cases"][4]["answers"][0].update(label=True, score=1.0)
+    (suite / "base.json").write_text(json.dumps(base))
+    result = run("--judge-baseline=base.json", *only)
+    result.assert_outcomes(failed=1, deselected=40)
+    result.stdout.fnmatch_lines(["1 verdicts are not those of the baseline", "*r4: true → false"])
+
+
 def test_a_fixture_without_a_marker_is_told(suite: Path, run: Run, pytester: pytest.Pytester) -> None:
     (suite / "tone.judge.yaml").unlink()
     pytester.makepyfile("def test_row(judge_case): ...")
@@ -320,17 +333,17 @@ def test_suites_that_share_a_cassette_record_it_together(suite: Path, run: Run, 
     tagged = [{**row, **({"tags": ["easy"]} if number < 10 else {})} for number, row in enumerate(rows())]
     write(suite / "golden.jsonl", tagged)
     for mode in ("once", "none", "rewrite", "none"):
-        run(f"--judge-record={mode}").assert_outcomes(passed=42 + 11, skipped=1)
+        run(f"--judge-record={mode}").assert_outcomes(passed=43 + 12, skipped=1)
     assert len((suite / "cassettes/tone.jsonl").read_text().splitlines()) == 40
     assert len(loopback.requests) == 80
 
 
 def test_the_verdicts_of_a_baseline_may_not_change(suite: Path, run: Run, loopback: LoopbackServer) -> None:
-    run("--judge-record=once", "--judge-report=base.json").assert_outcomes(passed=42)
-    run("--judge-baseline=base.json").assert_outcomes(passed=43)
+    run("--judge-record=once", "--judge-report=base.json").assert_outcomes(passed=43)
+    run("--judge-baseline=base.json").assert_outcomes(passed=44)
     loopback.default = answers(lambda shown: "Gladly" in shown or "number 4." in shown)  # type: ignore[assignment]
     result = run("--judge-record=rewrite", "--judge-baseline=base.json")
-    result.assert_outcomes(passed=41, xfailed=1, failed=1)
+    result.assert_outcomes(passed=42, xfailed=1, failed=1)
     result.stdout.fnmatch_lines(["1 verdicts are not those of the baseline", "*r4: false → true"])
     result = run("--judge-baseline=none.json")
     result.stderr.fnmatch_lines(["*--judge-baseline=none.json: there is no such file"])
