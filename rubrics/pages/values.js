@@ -1,13 +1,14 @@
 // Values of any shape: texts, messages, calls, lists, objects.
 
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isMessage = (value) => isObject(value) && typeof value.role === "string" && "content" in value;
 const isCall = (value) => isObject(value) && typeof value.name === "string" && "arguments" in value && Object.keys(value).length <= 4;
 
 function shown(value) {
   if (value === null || value === undefined) return el("span", { class: "soft" }, "none");
   if (typeof value === "string") return text(value);
   if (typeof value !== "object") return el("code", {}, String(value));
-  if (Array.isArray(value)) return list(value);
+  if (Array.isArray(value)) return value.length && value.every(isMessage) ? chat({ messages: value }) : list(value);
   if (isCall(value)) return call(value);
   if (Array.isArray(value.messages) && value.messages.every(isObject)) return chat(value);
   return fields(value);

@@ -195,6 +195,13 @@ def test_candidates_of_a_pair_stand_side_by_side(tmp_path: Path, visit: Open) ->
     assert "swapped:" in card.inner_text()
 
 
+def test_a_conversation_is_shown_as_one(tmp_path: Path, visit: Open) -> None:
+    chat = [{"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": "On its way."}]
+    page = visit(written(tmp_path, suite(case("chat", True, False, inputs={"chat": chat}))))
+    assert page.locator(".case .role").all_inner_texts() == ["user", "assistant"]
+    assert page.inner_text(".case .said >> nth=1") == "On its way."
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_the_window(tmp_path: Path, visit: Open, width: int, scheme: str) -> None:
