@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 20  # messages about rows of one suite, on a terminal
 _NAMED = 5  # rows that one names
-_COMPARED = 3  # requests that are not recorded whose nearest is shown
+_COMPARED = 3  # requests that are not recorded that are compared with their nearest
 
 
 def run(
@@ -113,8 +113,15 @@ def _told(suite: Suite, report: SuiteReport, problems: Sequence[Problem]) -> Ite
     if len(alike) > _SHOWN:
         yield f"  and {sum(map(len, list(alike.values())[_SHOWN:]))} more rows"
     missing = [case for case in report.cases if any(answer.failure == "not_recorded" for answer in case.answers)]
-    for near in dict.fromkeys(why_not_recorded(suite, case) for case in missing[:_COMPARED]):
-        yield _indented(str(near), 2)
+    nearest = [near for case in missing[:_COMPARED] if (near := why_not_recorded(suite, case)) is not None]
+    for near in {_changed(near): near for near in reversed(nearest)}.values():  # the first of each kind
+        yield _indented(near, 2)
+
+
+def _changed(near: str) -> str:
+    """What a difference is about: the lines that are on one side alone."""
+    lines = [line for line in near.split("\n") if line.startswith(("+", "-"))]
+    return "\n".join(lines[2:]) or near
 
 
 def _indented(text: str, by: int) -> str:
