@@ -12,8 +12,8 @@ from judges.testing.comparing import ChangedFigure, Changes, baseline_of, change
 from judges.testing.decisions import Decision, Outcome
 from judges.testing.figures import Figures, decisions_of, figures_of
 from judges.testing.golden import GoldenError
-from judges.testing.intervals import Interval
-from judges.testing.results import Case, Flip, Flips, Status, SuiteReport, Threshold
+from judges.testing.intervals import Interval, mean
+from judges.testing.results import Case, Flip, Flips, ReplyCheck, Status, SuiteReport, Threshold
 from rubrics.evaluation import NO_USAGE, Usage
 
 Shown = Status | Literal["stale"]
@@ -99,12 +99,24 @@ class Assessed:
         return [flip for flip in flips.verdicts if flip.flipped]
 
     def lifted(self, flips: Flips) -> int | None:
-        """How many verdicts a perturbation moved upwards; None where labels have no scores."""
-        scale = self.report.on
-        if self.report.kind != "labels" or scale is None:
+        """How many verdicts moved towards what the perturbation would gain by; None where that is not known."""
+        if all(flip.lift is None for flip in flips.verdicts):
             return None
-        moved = [(flip.before, flip.after) for flip in self.flipped(flips) if flip.after is not None]
-        return sum((scale.score(after) or 0.0) > (scale.score(before) or 0.0) for before, after in moved)
+        return sum(flip.lift is not None and flip.lift > 0.0 for flip in self.flipped(flips))
+
+    @cached_property
+    def lifts(self) -> dict[str, Interval]:
+        """The mean lift of scores, in [-1, 1], by perturbation, where it is known."""
+        return {
+            flips.name: mean([flip.lift for flip in flips.verdicts], clusters=[flip.id for flip in flips.verdicts])
+            for flips in self.report.perturbations
+            if self.lifted(flips) is not None
+        }
+
+    @property
+    def misread(self) -> list[ReplyCheck]:
+        """The forms of reply that are read as what they do not say."""
+        return [check for check in self.report.extractor if not check.is_right]
 
 
 def _tells(name: str, found: dict[str, Interval], labels: int) -> bool:
@@ -171,6 +183,15 @@ def counted(counts: dict[Shown, int]) -> str:
 def number_of(count: int, name: str) -> str:
     """So many of them."""
     return f"{count:,} {name}{'' if count == 1 else 's'}"
+
+
+def misread_words(each: Assessed) -> str | None:
+    """Which forms of reply are misread; None where none is."""
+    if not each.misread:
+        return None
+    names = ", ".join(dict.fromkeys(check.name for check in each.misread))
+    forms = number_of(len(each.report.extractor), "form")
+    return f"the extractor misreads {len(each.misread):,} of {forms} of reply: {names}"
 
 
 def asked_for(threshold: Threshold) -> str:

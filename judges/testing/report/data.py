@@ -63,6 +63,7 @@ def _flips(each: Assessed, flips: Flips) -> dict[str, Any]:
         "share": each.figures.flips[flips.name].to_dict(),
         "flipped": len(moved),
         "lifted": each.lifted(flips),
+        "lift": _interval(each.lifts.get(flips.name)),
         "ids": list(dict.fromkeys(flip.id for flip in moved)),
     }
 

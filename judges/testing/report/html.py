@@ -19,6 +19,7 @@ from judges.testing.report.assessed import (
     STATUSES,
     Assessed,
     assess,
+    misread_words,
     number_of,
     outcomes,
     paired_words,
@@ -37,7 +38,7 @@ _LONGEST = ((4_000, 4_000), (4_000, 1_000), (2_000, 400), (1_000, 200), (400, 10
 """Characters of a text, of a row that does not agree and of one that does; the first with which the rows fit."""
 _POINTS = 3_000  # drawn of golden and judged numbers
 _BINS = 20
-_SIGNED = ("kappa", "spearman", "kendall_tau_b", "verbosity", "people_alpha")
+_SIGNED = ("kappa", "spearman", "kendall_tau_b", "verbosity", "people_alpha", "lift")
 _UNBOUNDED = ("mean_absolute_error", "cost", "seconds")
 
 
@@ -101,6 +102,7 @@ def _suite(each: Assessed, room: int) -> dict[str, Any]:
                 "description": flips.description,
                 "flipped": len(each.flipped(flips)),
                 "lifted": each.lifted(flips),
+                "lift": None if (lift := each.lifts.get(flips.name)) is None else _figure("lift", lift),
                 "figure": _figure(f"flips[{flips.name}]", figures.flips[flips.name]),
                 "outcome": outcome.outcome if (outcome := each.decisions.get(f"flips[{flips.name}]")) else None,
             }
@@ -137,6 +139,8 @@ def _notes(each: Assessed) -> list[str]:
     if each.failures:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in each.failures.items())
         notes.append(f"No verdict in {sum(each.failures.values()):,} of {each.answers:,} answers: {kinds}.")
+    if misread := misread_words(each):
+        notes.append(f"{misread[0].upper()}{misread[1:]}.")
     if each.incomparable:
         notes.append(f"Not compared to the baseline: {each.incomparable}.")
     return notes

@@ -16,6 +16,7 @@ from judges.testing.report.assessed import (
     asked_for,
     assess,
     counted,
+    misread_words,
     number_of,
     outcomes,
     paired_words,
@@ -73,6 +74,8 @@ def _suite(each: Assessed) -> Iterator[str]:
     if each.failures:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in each.failures.items())
         yield f"No verdict in {sum(each.failures.values()):,} of {each.answers:,} answers: {kinds}."
+    if misread := misread_words(each):
+        yield f"{misread[0].upper()}{misread[1:]}."
     if report.stale:
         rows = number_of(len(report.stale), "row")
         yield f"The prompt changed, so nothing was asked about {rows}: {_ids(report.stale)}."

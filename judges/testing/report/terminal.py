@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING
 
 from judges.testing.decisions import Outcome
 from judges.testing.intervals import Interval
-from judges.testing.report.assessed import Assessed, asked_for, assess, counted, number_of, paired_words, reasoned
-from judges.testing.results import SuiteReport
+from judges.testing.report.assessed import (
+    Assessed,
+    asked_for,
+    assess,
+    counted,
+    misread_words,
+    number_of,
+    paired_words,
+    reasoned,
+)
+from judges.testing.results import Flips, SuiteReport
 from rubrics.evaluation import Usage
 from rubrics.shown import printable
 
@@ -82,11 +91,9 @@ def _suite(each: Assessed, width: int) -> Iterator[Line]:
             words = f"{decision.outcome} {_plain(name)}: {reasoned(decision)}"
             yield from (Line(line.text, decision.outcome) for line in _said(words, width))
     for flips in report.perturbations:
-        moved, lifted = each.flipped(flips), each.lifted(flips)
-        up = "" if lifted is None else f", {lifted:,} of them upwards"
-        ids = f": {_ids([flip.id for flip in moved])}" if moved else ""
-        n = each.figures.flips[flips.name].n
-        yield from _said(f"{flips.name} flipped {len(moved):,} of {n:,} verdicts{up if moved else ''}{ids}", width)
+        yield from _said(_flipped(each, flips), width)
+    if misread := misread_words(each):
+        yield from (Line(line.text, "FAIL") for line in _said(misread, width))
     yield from _stale(each, width)
     apart = each.cases("disagrees")
     if apart:
@@ -124,6 +131,14 @@ def _numbers(found: Interval, clustered: bool) -> list[str]:
     estimate = "–" if found.estimate is None else f"{found.estimate:.3f}"
     bounds = "–" if found.low is None or found.high is None else f"{found.low:.3f} to {found.high:.3f}"
     return [estimate, bounds, f"{found.n:,}", *([f"{found.clusters:,}"] if clustered else [])]
+
+
+def _flipped(each: Assessed, flips: Flips) -> str:
+    moved, lifted = each.flipped(flips), each.lifted(flips)
+    said = f"{flips.name} flipped {len(moved):,} of {each.figures.flips[flips.name].n:,} verdicts"
+    if moved and lifted is not None:
+        said += f", lifted {lifted:,}"
+    return f"{said}: {_ids([flip.id for flip in moved])}" if moved else said
 
 
 def _stale(each: Assessed, width: int) -> Iterator[Line]:

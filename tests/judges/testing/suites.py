@@ -54,7 +54,13 @@ def tone(rows: int = 60, seed: int = 0, wrong: float = 0.15, **fields: Any) -> S
         cases[20] = Case(row=cases[20].row, place=cases[20].place, stale=True)
     asked = [each for each in cases if each.said() is not None]
     flips = tuple(
-        Flip(id=each.row.id, before=each.said(), after=each.said() != (n % 7 == 0), changed="…, and more of the same")
+        Flip(
+            id=each.row.id,
+            before=each.said(),
+            after=each.said() != (n % 7 == 0),
+            lift=float(n % 7 == 0) * (-1.0 if each.said() else 1.0),
+            changed="…, and more of the same",
+        )
         for n, each in enumerate(asked)
     )
     given: dict[str, Any] = {

@@ -13,7 +13,7 @@ from judges.testing.figures import decisions_of, figures_of
 from judges.testing.golden import GoldenError
 from judges.testing.report import assess, summary, summary_lines, to_dict, to_markdown, write_report
 from judges.testing.report.markdown import cell, code, fence
-from judges.testing.results import Answer, SuiteReport, Threshold, read_reports
+from judges.testing.results import Answer, ReplyCheck, SuiteReport, Threshold, read_reports
 from tests.judges.testing.suites import better_of_two, case, numbers, podium, stars, suite, tone
 
 EVERY_KIND = [tone, better_of_two, stars, numbers, podium]
@@ -86,8 +86,23 @@ def test_what_a_perturbation_did_is_counted() -> None:
     flips = found["flips"]["padding"]
     moved = [flip for flip in report.perturbations[0].verdicts if flip.after != flip.before]
     assert (flips["share"]["n"], flips["flipped"], len(flips["ids"])) == (55, 8, 8)
-    assert flips["lifted"] == sum(flip.after for flip in moved)
+    up = sum(flip.after for flip in moved)
+    assert flips["lifted"] == up
+    assert (flips["lift"]["n"], flips["lift"]["estimate"]) == (55, pytest.approx((up - (8 - up)) / 55))
     assert to_dict([better_of_two()])["suites"][0]["flips"] == {}
+
+
+def test_replies_that_are_misread_are_named(tmp_path: Path) -> None:
+    checks = (
+        ReplyCheck(name="plain", reply="{}", expected=True, label=True),
+        ReplyCheck(name="nan", reply="{}", label=True),
+    )
+    reports = [tone(extractor=checks)]
+    said = "the extractor misreads 1 of 2 forms of reply: nan"
+    assert said in " ".join(" ".join(line.text for line in summary_lines(reports)).split())
+    assert said[1:] in to_markdown(reports)
+    assert said[1:] in write_report(reports, tmp_path / "r.html").read_text()
+    assert "misreads" not in to_markdown([tone(extractor=checks[:1])])
 
 
 def test_changes_are_in_it() -> None:

@@ -78,15 +78,16 @@ function showBias({ figures, perturbations }) {
   const cells = (each) => [numeric(number(each.estimate)), numeric(bounds(each)), el("td", { class: "minor" }, intervalPicture(each)), el("td", { class: "num minor" }, items(each)), el("td", { class: "num minor" }, number(each.detectable))];
   const measured = found.map(({ each, words, ideal }) => row([el("td", {}, words, el("span", { class: "soft" }, `; ${ideal}`)), ...cells(each), el("td", {}, each.why ?? "")]));
   const perturbed = perturbations.map((each) => {
-    const lifted = each.lifted === null || !each.flipped ? "" : `, ${count(each.lifted)} upwards`;
+    const lifted = each.lifted === null || !each.flipped ? "" : `, ${count(each.lifted)} lifted`;
+    const lift = each.lift && el("div", { class: "soft minor" }, `mean lift ${signed(each.lift.estimate)}, 95 % interval ${bounds(each.lift)}`);
     const words = `${count(each.flipped)} of ${count(each.figure.n)} flipped${lifted}`;
     return row([
       el("td", {}, el("bdi", { class: "path" }, each.name), el("span", { class: "soft" }, ` ${each.description}`)),
       ...cells(each.figure),
-      el("td", {}, each.flipped ? el("button", { type: "button", class: "link", onclick: () => choose({ flipped: each.name, status: "" }) }, words) : words, each.outcome ? [" ", outcomeTag(each.outcome)] : ""),
+      el("td", {}, each.flipped ? el("button", { type: "button", class: "link", onclick: () => choose({ flipped: each.name, status: "" }) }, words) : words, each.outcome ? [" ", outcomeTag(each.outcome)] : "", lift),
     ]);
   });
-  fill(byId("bias"), [[""], ["estimate", "num"], ["95 % interval", "num"], ["", "minor"], ["n", "num minor"], ["finds from", "num minor"], [""]], [...measured, ...perturbed]);
+  fill(byId("bias"), [[""], ["estimate", "num"], ["95 % interval", "num"], ["", "minor"], ["n", "num minor"], ["finds from", "num minor"], ["", "reading"]], [...measured, ...perturbed]);
 }
 
 function showFigures({ figures, compared }) {
