@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from judges.testing import SuiteReport, figures_of, problems_of, run_suite
-from judges.testing.plugin import __name__ as PLUGIN
 from judges.testing.suite import Suite
+from tests.judges.testing.scripts import PLUGIN
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITES = ROOT / "examples/judge_tests"
@@ -23,7 +23,7 @@ def replayed(name: str) -> SuiteReport:
 
 def test_the_suite_of_tone_passes_in_pytest_without_network() -> None:
     quiet = {name: value for name, value in os.environ.items() if not name.startswith("JUDGE_")}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", PLUGIN, "tone.judge.yaml"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PLUGIN, "tone.judge.yaml"]
     done = subprocess.run(command, cwd=SUITES / "tone", env=quiet, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "PASS at least 0.8" in done.stdout

@@ -2,10 +2,15 @@
 
 import json
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from typing import Any
 
 from judges import ChatError, ChatReply, ChatRequest
 from judges.testing.golden import GoldenRow, GoldenSet
+
+INSTALLED = any(each.name == "judges" for each in entry_points(group="pytest11"))
+PLUGIN = () if INSTALLED else ("-p", "judges.testing.plugin")
+"""What pytest must be told so that it knows judge tests; it would not take the plugin twice."""
 
 
 class Script:

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 from textwrap import dedent
 
@@ -14,11 +13,10 @@ import judges.testing.items
 import judges.testing.perturbations  # noqa: F401
 from judges import Binary, Judge
 from tests.judges.loopback import LoopbackServer, Request, text
+from tests.judges.testing.scripts import PLUGIN
 
 Run = Callable[..., pytest.RunResult]
 
-INSTALLED = any(each.name == "judges" for each in entry_points(group="pytest11"))
-PLUGIN = () if INSTALLED else ("-p", "judges.testing.plugin")
 PROMPT = """\
 ---
 name: tone
