@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -48,7 +49,7 @@ def convert(
     if out.exists() and not overwrite:
         raise refused(f"{out} exists; choose another file, or give --overwrite")
     found = _Found()
-    part = out.with_name(f".{out.name}.part")
+    part = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         part.unlink(missing_ok=True)
         count = write(part, found.good(items))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -36,21 +37,28 @@ def reaggregate(
     """
     if out.exists() and run.exists() and out.samefile(run):
         raise refused(f"{out} is the run itself; old rows are never overwritten")
+    if out.exists() and not overwrite:
+        raise refused(f"{out} exists; choose another file, or give --overwrite")
+    device = out.exists() and not out.is_file()  # or a pipe
+    part = out if device else out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         tree = load_rubric(rubric)
-        with out.open("wb" if overwrite else "xb") as file:
+        with part.open("wb") as file:  # OUT stays as it is until the run has been read through
             summary = Summary()
             for row in again(read_rows(run), tree):
                 file.write(row.to_json())
                 summary.add(row)
                 if row.status == "unscored" and summary.statuses["unscored"] <= _SHOWN:
                     complain(f"{row.id}: {row.reason}")
-    except FileExistsError:
-        raise refused(f"{out} exists; choose another file, or give --overwrite") from None
+        if not device:
+            part.replace(out)
     except (LoadError, FormatError) as error:
         raise refused(str(error)) from None
     except OSError as error:
         raise refused(f"{error.filename or out}: {error.strerror or error}") from None
+    finally:
+        if not device:
+            part.unlink(missing_ok=True)
     console = Console(highlight=False)
     if summary.components:
         console.print(summary.table())

@@ -31,7 +31,7 @@ from rubrics.rescoring.rows import Row, line_of
 from rubrics.rescoring.run import AssumedEnd, Numbered, as_completed, refuse_a_running_loop, row_of
 from rubrics.rescoring.summary import Summary
 from rubrics.rescoring.types import Types
-from rubrics.rescoring.where import condition, expression
+from rubrics.rescoring.where import condition, grouping
 from rubrics.rubric import Rubric
 from rubrics.trajectory import Trajectory
 
@@ -162,6 +162,8 @@ def rescore_files(
     for written in (out, kept_at):
         if written is not None:
             refuse_inputs(Path(written), files)
+    if kept_at is not None and Path(kept_at).resolve() == out.resolve():
+        raise OutputError(f"{out} is to hold the rows and the verdicts (store) as well; give each a file of its own")
     money = None if price is None else judging.price_of(*price)
     if budget_usd is not None:
         judging.refuse_unpriced(rubric, money)
@@ -237,7 +239,7 @@ def selected(
 ) -> Iterator[Selected]:
     """The trajectories to score, each with its number and its key. What could not be read is always among them."""
     holds = condition(where) if where else None
-    return _selected(trajectories, holds, limit, expression(group_by) if group_by else None)
+    return _selected(trajectories, holds, limit, grouping(group_by) if group_by else None)
 
 
 def _selected(

@@ -46,6 +46,23 @@ def condition(text: str) -> Callable[[Trajectory], bool]:
     return holds
 
 
+def grouping(text: str) -> Callable[[Trajectory], Any]:
+    """What the trajectories of a group share, such as `task.id`; see `expression`.
+
+    Raises:
+        ConditionError: it is no expression, or names something else; called, that it cannot be worked out.
+    """
+    evaluate = expression(text)
+
+    def group(trajectory: Trajectory) -> Any:
+        try:
+            return evaluate(trajectory)
+        except TypeError as error:
+            raise ConditionError(f"{text!r} on the trajectory {trajectory.id!r}: {error}") from None
+
+    return group
+
+
 def expression(text: str) -> Callable[[Trajectory], Any]:
     """A value worked out of a trajectory, such as `task.id`; None where there is none.
 

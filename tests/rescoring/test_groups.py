@@ -14,7 +14,7 @@ from judges import GroupJudge, PairwiseJudge, Price, ScriptedClient
 from rubrics import GroupRubric, GroupScores, Usage
 from rubrics.cli.app import app
 from rubrics.formats import write_jsonl
-from rubrics.rescoring import Row, plan_files, read_rows, rescore_files
+from rubrics.rescoring import ConditionError, Row, plan_files, read_rows, rescore_files
 from rubrics.trajectory import Step, Trajectory
 
 judged: list[list[str]] = []
@@ -232,3 +232,9 @@ def test_a_number_is_no_number_of_a_file_that_is_one_trajectory(tmp_path: Path) 
     sources = [{"format": "harbor", "path": f"job/trial-{n}", "line": None} for n in range(2)]
     members = [trajectory(str(n), n, "42", source=sources[n]) for n in range(2)]
     assert rewards(run(tmp_path, members)) == {"0": 0.0, "1": 1.0}
+
+
+def test_a_group_that_cannot_be_worked_out_is_told(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "runs.jsonl", [Trajectory("t1", task={"n": None}, end="terminated")])
+    with pytest.raises(ConditionError, match=r"'task\.n \+ 1' on the trajectory 't1': unsupported operand"):
+        rescore_files(tmp_path / "runs.jsonl", Ranks(), tmp_path / "out.jsonl", group_by="task.n + 1")

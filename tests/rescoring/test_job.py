@@ -607,3 +607,11 @@ def test_a_cost_that_nobody_knows_is_null_in_rows_and_the_summary(runs: Path) ->
     assert [row.usage and row.usage["cost"] for row in read_rows(out)] == [None] * 10
     finished = rescore_files(runs, judged(ScriptedClient(reply)), out, overwrite=True, price=(1.0, 2.0), store=None)
     assert finished.summary.cost == pytest.approx(20 * 20 / 1e6)
+
+
+def test_rows_and_verdicts_do_not_share_a_file(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "runs.jsonl", [Trajectory("t1", end="terminated")])
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(OutputError, match="give each a file of its own"):
+        rescore_files(tmp_path / "runs.jsonl", Sequential(), out, store=out)
+    assert not out.exists()

@@ -166,3 +166,9 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torn = runner.invoke(app, ["reaggregate", "torn.jsonl", "--rubric", "rubric.py", "--out", "more.jsonl"])
     assert torn.exit_code == 2
     assert "torn.jsonl:3: not JSON" in torn.stderr
+    before = Path("new.jsonl").read_bytes()
+    torn_again = ["reaggregate", "torn.jsonl", "--rubric", "rubric.py", "--out", "new.jsonl", "--overwrite"]
+    over = runner.invoke(app, torn_again)
+    assert over.exit_code == 2
+    assert Path("new.jsonl").read_bytes() == before  # it is replaced by a whole run only
+    assert sorted(path.name for path in Path().glob(".*")) == []
