@@ -166,6 +166,8 @@ def _pairs(report: SuiteReport, answers: Answers) -> Iterator[tuple[str, Interva
         yield "both_orders_accuracy", both_orders_accuracy(truths, picks)
         yield "consistency", consistency(picks)
         yield "first_position_rate", first_position_rate(picks)
+        if any(answer.probabilities for _, answer in answers):  # of letters alone it is the accuracy of both orders
+            yield "winner_accuracy", accuracy(truths, [_winner(case) for case in cases])
     else:
         yield "accuracy", accuracy(gold, judged, clusters=items)
     yield "accuracy_of_parsed", accuracy_of_parsed(gold, judged, clusters=items)
@@ -179,6 +181,15 @@ def _pairs(report: SuiteReport, answers: Answers) -> Iterator[tuple[str, Interva
     truth = [{"a": 1.0, "tie": 0.5, "b": 0.0}[case.row.gold] for case, _ in answers]
     yield "verbosity", verbosity([answer.score for _, answer in answers], lengths, truth, clusters=items)
     yield from _calibration(answers)
+
+
+def _winner(case: Case) -> str | None:
+    """Who wins by the mean score over all orders and samples, as `PairwiseJudge` has it; None without a verdict."""
+    scores = [answer.score for answer in case.answers if answer.score is not None]
+    if not scores or len(scores) < len(case.answers):
+        return None
+    mean = sum(scores) / len(scores)
+    return "a" if mean > 0.5 else "b" if mean < 0.5 else "tie"
 
 
 def _rankings(report: SuiteReport, answers: Answers) -> Iterator[tuple[str, Interval]]:

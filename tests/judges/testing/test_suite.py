@@ -355,3 +355,31 @@ def test_a_choice_is_read_as_the_scale_reads_it() -> None:
     figures = figures_of(run_suite(Suite.of(judge, rows, name="s", positive="Good"), LIVE)).intervals
     assert figures["accuracy"].estimate == 1.0
     assert figures["recall[Good]"].estimate == figures["true_positive_rate"].estimate == 1.0
+
+
+def test_the_winner_of_both_orders_is_by_the_mean_of_their_probabilities() -> None:
+    """A judge that always says A, but surer where the better one is A: the letters are a coin, their mean is right."""
+
+    def rule(message: str) -> ChatReply:
+        p = 0.9 if message.index("fine") < message.index("poor") else 0.6
+        top = (("A", math.log(p)), ("B", math.log(1 - p)))
+        tokens = (Token('{"score": "', b'{"score": "', 0.0, ()), Token("A", b"A", math.log(p), top))
+        return ChatReply('{"score": "A"}', "stop", logprobs=(*tokens, Token('"}', b'"}', 0.0, ())))
+
+    judge = PairwiseJudge(
+        "{{ first | untrusted }}\nor\n{{ second | untrusted }}",
+        ties=False,
+        expected=True,
+        model="m",
+        client=Script(rule),
+    )
+    rows = golden(
+        *({"inputs": {"a": f"fine {i}", "b": f"poor {i}"}, "winner": "a"} for i in range(6)),
+        *({"inputs": {"a": f"poor {i}", "b": f"fine {i}"}, "winner": "b"} for i in range(6)),
+    )
+    report = run_suite(Suite.of(judge, rows, name="s"), LIVE)
+    figures = figures_of(report).intervals
+    assert [round(answer.score or 0.0, 6) for answer in report["r0"].answers] == [0.9, 0.4]
+    assert figures["accuracy"].estimate == 0.5
+    assert figures["both_orders_accuracy"].estimate == 0.0
+    assert figures["winner_accuracy"].estimate == 1.0
