@@ -173,11 +173,13 @@ class Suite:
         Raises:
             GoldenError: the golden set cannot be read or does not fit the judge, or an argument is wrong.
         """
+        if unknown := sorted(fields.keys() - cls.__dataclass_fields__.keys()):
+            raise GoldenError(f"suite {name}: there is no argument {', '.join(unknown)}")
         subject = Subject(judge, scale)
         on = subject.scale if subject.kind == "labels" or subject.kind is None else None
         whole = golden if isinstance(golden, GoldenSet) else GoldenSet.load(golden, on)
         if isinstance(golden, GoldenSet) and on is not None:
-            whole = replace(golden, rows=tuple(row.on(on) for row in golden))
+            whole = replace(golden, rows=tuple(_on(golden, row, on) for row in golden))
         chosen = whole.select(split, tags)
         if not len(chosen):
             which = f"the {split} split" if split else "it"
@@ -314,6 +316,13 @@ def _kind(golden: GoldenSet, subject: Subject) -> Kind:
             )
     assert first is not None
     return first
+
+
+def _on(golden: GoldenSet, row: GoldenRow, scale: Scale) -> GoldenRow:
+    try:
+        return row.on(scale)
+    except GoldenError as error:
+        raise GoldenError(f"{golden.place(row.id)}: {error}") from None
 
 
 def _fits(name: str, kind: Kind, golden: GoldenSet, scale: Scale | None, fields: Mapping[str, Any]) -> None:

@@ -312,6 +312,19 @@ def test_a_fixture_without_a_marker_is_told(suite: Path, run: Run, pytester: pyt
     result.stdout.fnmatch_lines(["*test_row: judge_case and judge_report need the marker*judge_suite*"])
 
 
+def test_what_is_wrong_with_a_marker_is_told(suite: Path, run: Run, pytester: pytest.Pytester) -> None:
+    (suite / "tone.judge.yaml").unlink()
+    code = dedent(PYTHON).replace("LIMIT", "0.5")
+    pytester.makepyfile(test_tone=code.replace("min_n=20, thresholds", "minn=20, thresholds"))
+    result = run("-k", "test_suite")
+    result.stdout.fnmatch_lines(["*suite tone: there is no argument minn"])
+    pytester.makepyfile(test_tone=code.replace("golden.jsonl", "gold.jsonl"))
+    run().stdout.fnmatch_lines(["*gold.jsonl: No such file or directory"])
+    write(suite / "golden.jsonl", [{"id": "r1", "inputs": {"reply": "x"}, "label": "polite"}])
+    pytester.makepyfile(test_tone=code)
+    run("-k", "test_row").stdout.fnmatch_lines(['*golden.jsonl:1: label: the score is "polite"; *'])
+
+
 def test_an_unused_plugin_imports_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_one.py").write_text("def test_one(): ...\n")
     (tmp_path / "conftest.py").write_text(
