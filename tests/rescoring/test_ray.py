@@ -359,11 +359,11 @@ def test_a_leaf_that_hangs_costs_its_own_row_alone(folder: Path, name: str) -> N
     numbers: list[Any] = [*range(12)]
     numbers[5] = "hang"
     write_jsonl("runs.jsonl", [trajectory(f"t{i}", number) for i, number in enumerate(numbers)])
-    rescore_files("runs.jsonl", tree(name), "out.jsonl", engine="ray", concurrency=8, worker_timeout=1.5)
+    rescore_files("runs.jsonl", tree(name), "out.jsonl", engine="ray", concurrency=8, worker_timeout=6.0)
     rows = {row.id: row for row in read_rows("out.jsonl")}
     assert [row.status for row in rows.values()] == ["scored"] * 5 + ["error"] + ["scored"] * 6
     assert rows["t5"].reason is not None
-    assert "gave no answer within 1.5 s and was killed" in rows["t5"].reason
+    assert "gave no answer within 6 s and was killed" in rows["t5"].reason
 
 
 @pytest.mark.parametrize("name", ["Slow", "judged"])
