@@ -66,7 +66,8 @@ def decide(
     needed = _needed(figure, at_least, at_most)
     hint = "more would not decide: the estimate is the threshold" if needed is None else f"about {needed} would decide"
     if figure.clusters < min_n:
-        why = f"{asked}, of {min_n} items or more; there are {figure.clusters} ({hint})"
+        more = f" (about {needed} would decide)" if needed is not None and needed > min_n else ""
+        why = f"{asked}, of {min_n} items or more; there are {figure.clusters}{more}"
         return Decision("INCONCLUSIVE", figure, why, max(min_n, needed or 0))
     why = f"{asked}, and the interval is {figure.low:.3f} to {figure.high:.3f}"
     if (at_least is not None and figure.high < at_least) or (at_most is not None and figure.low > at_most):
