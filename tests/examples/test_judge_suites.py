@@ -51,3 +51,16 @@ def test_no_example_of_a_prompt_is_a_row_that_is_tested(name: str) -> None:
     assert suite.subject.prompt is not None
     suite.golden.refuse_examples(suite.subject.prompt)  # loading has refused it already; said here for its own sake
     assert len(suite.golden) >= 60
+
+
+def test_the_plain_prompt_for_pairs_is_caught_by_its_lean_to_the_first_position() -> None:
+    report = replayed("llmbar/naive")
+    assert {case.row.split for case in report.cases} == {"test"}
+    failed = {problem.what for problem in problems_of(report, figures_of(report))}
+    assert {"both_orders_accuracy", "first_position_rate"} <= failed
+
+
+def test_the_other_prompt_for_pairs_is_replayed_without_a_gap() -> None:
+    report = replayed("llmbar/better")
+    assert not any(answer.failure for case in report.cases for answer in case.answers)
+    assert "winner_accuracy" in figures_of(report).intervals
