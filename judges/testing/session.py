@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from judges.clients.protocol import Price
 from judges.runs import Plan
 from judges.testing.cases import CaseFailed, JudgeCase, JudgeReport
 from judges.testing.comparing import baseline_of
-from judges.testing.golden import GoldenError, GoldenSet
+from judges.testing.golden import GoldenError, GoldenSet, Split
 from judges.testing.report import Assessed, Line, assess, summary_lines, write_report
-from judges.testing.results import SuiteReport, read_reports
+from judges.testing.results import SuiteReport, Threshold, read_reports
 from judges.testing.running import Sending, announcement
 from judges.testing.sharing import Judged, Runs
 from judges.testing.subjects import Subject, Tested, with_model
@@ -25,6 +27,40 @@ from judges.verdict import JudgeConfigError
 from rubrics.score import RubricError
 
 _MARKER = "judge_suite"
+
+
+def _names(given: Any) -> Any:
+    if isinstance(given, str) or not isinstance(given, Collection) or not all(isinstance(each, str) for each in given):
+        raise ValueError("give a list of names")
+    return given
+
+
+def _file(given: Any) -> Any:
+    if not isinstance(given, (str, Path)):
+        raise ValueError("give a path")
+    return given
+
+
+class _Keywords(BaseModel):
+    """The keywords of the marker, as `Suite.of` takes them."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    judge: str = "judge"
+    name: Annotated[str, Field(min_length=1)] | None = None
+    split: Split | None = "test"
+    tags: Annotated[Any, AfterValidator(_names)] = ()
+    scale: Any = None
+    response: str | None = None
+    positive: Any = None
+    tolerance: Annotated[float, Field(ge=0.0)] = 0.0
+    samples: Annotated[int, Field(ge=1)] = 1
+    orders: Literal["both", "given"] | None = None
+    thresholds: dict[str, Threshold] | None = None
+    min_n: Annotated[int, Field(ge=1)] = 10
+    perturbations: Annotated[Any, AfterValidator(_names)] = ()
+    cassette: Annotated[Any, AfterValidator(_file)] = None
+    snapshot: Annotated[Any, AfterValidator(_file)] = None
 
 
 class Session:
@@ -85,6 +121,8 @@ class Session:
             rows = self._loaded(path).select(said.get("split", "test"), said.get("tags", ()))
         except GoldenError as error:
             raise CaseFailed(f"{metafunc.definition.nodeid}: {error}") from None
+        if not len(rows):  # pytest would skip the test, and nobody would know that nothing was tested
+            raise CaseFailed(f"{metafunc.definition.nodeid}: {path}: no row has the split and the tags of the marker")
         each = [(row.id, model) for model in models for row in rows]
         ids = [id if model is None else f"{id}-{model}" for id, model in each]
         metafunc.parametrize("judge_case", each, ids=ids, indirect=True)
@@ -190,7 +228,20 @@ def _marked(marker: pytest.Mark | None, where: Path) -> tuple[Path, dict[str, An
     assert marker is not None
     if len(marker.args) != 1 or not isinstance(marker.args[0], (str, Path)):
         raise CaseFailed(f"{where}: judge_suite takes one golden set, a path beside the test file, and keywords")
+    try:
+        _Keywords.model_validate(marker.kwargs)
+    except ValidationError as error:
+        told = "; ".join(_told(each) for each in error.errors(include_url=False))
+        raise CaseFailed(f"{where}: judge_suite: {told}") from None
     return where.parent / marker.args[0], dict(marker.kwargs)
+
+
+def _told(error: Any) -> str:
+    name = error["loc"][0]
+    if error["type"] == "extra_forbidden":
+        return f"there is no argument {name}; there are {', '.join(_Keywords.model_fields)}"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(map(str, error['loc']))}: {message}, got {str(error['input'])[:60]!r}"
 
 
 def _price(price: str | None) -> Price | None:

@@ -317,12 +317,48 @@ def test_what_is_wrong_with_a_marker_is_told(suite: Path, run: Run, pytester: py
     code = dedent(PYTHON).replace("LIMIT", "0.5")
     pytester.makepyfile(test_tone=code.replace("min_n=20, thresholds", "minn=20, thresholds"))
     result = run("-k", "test_suite")
-    result.stdout.fnmatch_lines(["*suite tone: there is no argument minn"])
+    result.stdout.fnmatch_lines(["*judge_suite: there is no argument minn; there are judge, name, *"])
     pytester.makepyfile(test_tone=code.replace("golden.jsonl", "gold.jsonl"))
     run().stdout.fnmatch_lines(["*gold.jsonl: No such file or directory"])
     write(suite / "golden.jsonl", [{"id": "r1", "inputs": {"reply": "x"}, "label": "polite"}])
     pytester.makepyfile(test_tone=code)
     run("-k", "test_row").stdout.fnmatch_lines(['*golden.jsonl:1: label: the score is "polite"; *'])
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("path='x'", "there is no argument path; there are *"),
+        ("golden='x'", "there is no argument golden; there are *"),
+        ("thresholds=0.8", "thresholds: *, got '0.8'"),
+        ("tags='short'", "tags: give a list of names, got 'short'"),
+        ("tags=3", "tags: give a list of names, got '3'"),
+        ("perturbations='padding'", "perturbations: give a list of names, got 'padding'"),
+        ("cassette=3", "cassette: give a path, got '3'"),
+        ("orders='bth'", "orders: *'both' or 'given', got 'bth'"),
+        ("split='tset'", "split: *, got 'tset'"),
+        ("name=3, min_n='x'", "name: *, got '3'; min_n: *, got 'x'"),
+    ],
+)
+def test_a_keyword_of_a_marker_that_cannot_be_is_told_at_collection(
+    suite: Path, run: Run, pytester: pytest.Pytester, said: str, told: str
+) -> None:
+    (suite / "tone.judge.yaml").unlink()
+    pytester.makepyfile(test_tone=dedent(PYTHON).replace('min_n=20, thresholds={"accuracy": LIMIT}', said))
+    result = run("-k", "test_suite")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"*test_tone.py: judge_suite: {told}"])
+
+
+@pytest.mark.parametrize("said", ["split='dev'", "tags=['hard']"])
+def test_rows_that_no_row_is_like_are_no_skipped_test(
+    suite: Path, run: Run, pytester: pytest.Pytester, said: str
+) -> None:
+    (suite / "tone.judge.yaml").unlink()
+    pytester.makepyfile(test_tone=dedent(PYTHON).replace("LIMIT", "0.5").replace("min_n=20)", f"{said})"))
+    result = run("-k", "test_row")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*test_row: *golden.jsonl: no row has the split and the tags of the marker"])
 
 
 def test_an_unused_plugin_imports_nothing(tmp_path: Path) -> None:
