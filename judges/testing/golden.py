@@ -58,6 +58,12 @@ def _given(value: Any) -> Any:
     return value
 
 
+def _text(value: str) -> str:
+    if any("\ud800" <= each <= "\udfff" for each in value):
+        raise ValueError("an id is text, and half a surrogate pair is none")
+    return value
+
+
 def _ranking(value: list[str | int] | None) -> list[str | int] | None:
     if value is None or len(value) < 2 or len(set(value)) < len(value):
         raise ValueError("a ranking lists two or more candidates from the best, each once")
@@ -113,7 +119,9 @@ class GoldenRow(_Strict):
         ValidationError: (pydantic's) a field is unknown or of the wrong type, or there is not exactly one gold value.
     """
 
-    id: Annotated[str, BeforeValidator(lambda id: str(id) if type(id) is int else id), Field(min_length=1)]
+    id: Annotated[
+        str, BeforeValidator(lambda id: str(id) if type(id) is int else id), Field(min_length=1), AfterValidator(_text)
+    ]
     inputs: dict[str, Any] = Field(min_length=1)
     label: Annotated[Any, AfterValidator(_given)] = None
     score: Annotated[int | float | None, AfterValidator(_given)] = None

@@ -136,6 +136,8 @@ def pytest_configure_node(node: Any) -> None:  # of xdist: a worker is about to 
 
 @pytest.hookimpl(trylast=True)  # after the workers have ended
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.getoption("collectonly"):  # nothing was judged, and an older report stays
+        return
     if not hasattr(session.config, "workerinput") and _folder(session.config).exists():
         judges = session_of(session.config)
         judges.write_reports()

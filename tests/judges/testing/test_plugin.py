@@ -394,3 +394,16 @@ def test_the_verdicts_of_a_baseline_may_not_change(suite: Path, run: Run, loopba
     result.stdout.fnmatch_lines(["1 verdicts are not those of the baseline", "*r4: false → true"])
     result = run("--judge-baseline=none.json")
     result.stderr.fnmatch_lines(["*--judge-baseline=none.json: there is no such file"])
+
+
+def test_a_collection_alone_leaves_an_older_report(suite: Path, run: Run) -> None:
+    (suite / "report.json").write_text("of before")
+    run("--collect-only", "--judge-report=report.json")
+    assert (suite / "report.json").read_text() == "of before"
+
+
+def test_an_id_that_is_no_text_is_told_at_collection(suite: Path, run: Run) -> None:
+    write(suite / "golden.jsonl", [*rows(2), {"id": "\ud800", "inputs": {"reply": "x"}, "label": True}])
+    result = run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*golden.jsonl:3: id: an id is text, and half a surrogate pair is none"])
