@@ -66,6 +66,11 @@ def pytest_configure(config: pytest.Config) -> None:
     for path in map(Path, config.getoption("judge_report") or ()):
         if path.suffix not in _REPORTS:
             raise pytest.UsageError(f"--judge-report={path}: a report ends in {', '.join(_REPORTS)}")
+    samples, usd = config.getoption("judge_samples"), config.getoption("judge_budget_usd")
+    if samples is not None and samples < 1:
+        raise pytest.UsageError(f"--judge-samples={samples}: a row is asked at least once")
+    if usd is not None and not usd >= 0.0:  # NaN is none either
+        raise pytest.UsageError(f"--judge-budget-usd={usd}: a budget is 0 or more")
     baseline = config.getoption("judge_baseline")
     if baseline is not None and not Path(baseline).is_file():
         raise pytest.UsageError(f"--judge-baseline={baseline}: there is no such file")

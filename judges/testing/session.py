@@ -78,8 +78,6 @@ class Session:
         self.samples: int | None = option("judge_samples")
         self.strict: bool = option("judge_strict")
         self.reports = [Path(each) for each in option("judge_report") or ()]
-        if self.samples is not None and self.samples < 1:
-            raise pytest.UsageError(f"--judge-samples={self.samples}: a row is asked at least once")
         folder.mkdir(mode=0o700, exist_ok=True)
         self.runs = Runs(
             folder,

@@ -407,3 +407,10 @@ def test_an_id_that_is_no_text_is_told_at_collection(suite: Path, run: Run) -> N
     result = run()
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*golden.jsonl:3: id: an id is text, and half a surrogate pair is none"])
+
+
+@pytest.mark.parametrize("option", ["--judge-samples=0", "--judge-budget-usd=-1", "--judge-budget-usd=nan"])
+def test_a_number_that_cannot_be_is_told_before_anything_is_collected(suite: Path, run: Run, option: str) -> None:
+    result = run(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {option.split('=')[0]}=*: *"])
