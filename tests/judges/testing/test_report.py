@@ -145,7 +145,7 @@ def test_a_file_that_is_there_is_kept_where_that_is_asked(tmp_path: Path) -> Non
 
 
 def test_half_a_surrogate_pair_is_written(tmp_path: Path) -> None:
-    report = suite(case("half \ud83d", True, Answer(label=False, reason="\udc00")))
+    report = suite(case("half", True, Answer(label=False, reason="\udc00"), inputs={"reply": "half \ud83d"}))
     for ending in ("json", "md", "html"):
         write_report([report], tmp_path / f"r.{ending}")
     assert read_reports(tmp_path / "r.json") == [report]
