@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -97,10 +98,20 @@ def equipped(
         budget: what they may spend together; budgets of their own hold as well.
         price: of models of which no price is known.
         processes: how many processes do the same: each judge's concurrency is divided among them, at least one each.
+
+    Raises:
+        JudgeConfigError: a judge of the tree is in such a block already: another run over it is under way.
     """
     asking = askers(rubric)
-    before = [asker.exchanger for asker in asking]
     shared = store_from(store)
+    with _in_runs_lock:
+        if any(asker in _in_runs for asker in asking):
+            raise JudgeConfigError(
+                "another run over this tree, or over one with a judge of it, is under way, and its store and budget "
+                "are not this one's: wait for its end, or give each run a tree of its own, made before"
+            )
+        _in_runs.update(asking)
+    before = [asker.exchanger for asker in asking]
     try:
         for asker in asking:
             asker.exchanger = asker.exchanger.within(shared, budget, price)
@@ -111,6 +122,12 @@ def equipped(
     finally:
         for asker, exchanger in zip(asking, before, strict=True):
             asker.exchanger = exchanger
+        with _in_runs_lock:
+            _in_runs.difference_update(asking)
+
+
+_in_runs: WeakSet[Asker] = WeakSet()
+_in_runs_lock = threading.Lock()
 
 
 def refuse_unpriced(rubric: Any, price: Price | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from types import SimpleNamespace
@@ -187,3 +188,19 @@ def test_a_plan_covers_judges_of_the_end():
         episode.end()
     assert plan.total.calls == 1
     assert episode.total == 1.0
+
+
+def test_two_runs_at_once_over_one_tree_are_refused(tmp_path):
+    """Else the second would record in the store of the first, which would then stay on the tree."""
+    tree = both(yes())
+    another = copy.deepcopy(tree)
+    before = [asker.exchanger for asker in askers(tree)]
+    with equipped(tree, store=tmp_path / "first.jsonl"):
+        with pytest.raises(JudgeConfigError, match="another run over this tree"), equipped(tree):
+            pass
+        with equipped(another, store=tmp_path / "second.jsonl") as own:
+            assert all(asker.exchanger.store.path.name == "second.jsonl" for asker in own)
+        assert all(asker.exchanger.store.path.name == "first.jsonl" for asker in askers(tree))
+    assert [asker.exchanger for asker in askers(tree)] == before
+    with equipped(tree):  # it is free again
+        pass
