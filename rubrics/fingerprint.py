@@ -129,8 +129,28 @@ class _Reader:
         if isinstance(value, PurePath):
             return ["path", value.name]  # where it lies differs from machine to machine
         if hasattr(value, "dtype") and hasattr(value, "tobytes"):
-            return ["array", str(value.dtype), list(getattr(value, "shape", ())), sha256(value.tobytes()).hexdigest()]
+            return self._array(value)
+        if hasattr(value, "to_numpy") or (hasattr(value, "detach") and hasattr(value, "numpy")):
+            return self._table(value)
         return self._behaviour(value)
+
+    def _array(self, array: Any) -> Any:
+        """A numpy array, or one number of one. The bytes of an array of objects are where they lie."""
+        whole = array.tolist() if array.dtype.hasobject else None
+        content = sha256(array.tobytes()).hexdigest() if whole is None else self.value(whole)
+        return ["array", str(array.dtype), list(getattr(array, "shape", ())), content]
+
+    def _table(self, value: Any) -> Any:
+        """A data frame, a column of one, or a tensor: all that is in it, where its `repr` shows a part."""
+        kind = _name(type(value))
+        if not hasattr(value, "to_numpy"):
+            return [kind, str(value.dtype), self._array(value.detach().cpu().numpy())]
+        index: Any = getattr(value, "index", None)  # of pandas; of others it is a method, or not there
+        rows = self._array(index.to_numpy()) if hasattr(index, "to_numpy") else None
+        if not hasattr(value, "columns"):
+            return [kind, str(getattr(value, "name", None)), rows, self._array(value.to_numpy())]
+        columns = [[str(name), self._array(value[name].to_numpy())] for name in value.columns]
+        return [kind, rows, columns]
 
     def _behaviour(self, value: Any) -> Any:
         if isinstance(value, functools.partial):

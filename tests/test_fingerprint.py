@@ -204,3 +204,41 @@ def test_code_without_source_has_one_too():
         names,
     )
     assert fingerprint(names["Typed"]()) == fingerprint(names["Typed"]())
+
+
+def test_the_content_of_tables_and_arrays_counts_and_equal_ones_are_equal():
+    polars, pandas = pytest.importorskip("polars"), pytest.importorskip("pandas")
+
+    def objects(last):
+        return np.array([{"k": "".join(["a", "b"])}, *["x" * 9] * 2000, last], dtype=object)
+
+    for made in (
+        lambda last: np.array([*range(5000), last]),
+        objects,
+        lambda last: pandas.DataFrame({"n": [*range(5000), last], "t": ["x"] * 5001}),
+        lambda last: pandas.DataFrame({"n": [1.0]}, index=[last]),
+        lambda last: pandas.Series([*range(5000), last]),
+        lambda last: polars.DataFrame({"n": [*range(5000), last], "t": ["x"] * 5001}),
+        lambda last: polars.Series([*range(5000), last]),
+    ):
+        assert fingerprint(Leaf(made(1))) == fingerprint(Leaf(made(1)))
+        assert fingerprint(Leaf(made(1))) != fingerprint(Leaf(made(2)))
+    one, other = pandas.DataFrame({"a": [1]}), pandas.DataFrame({"b": [1]})
+    assert fingerprint(Leaf(one)) != fingerprint(Leaf(other))
+
+
+def test_the_content_of_tensors_counts():
+    class Tensor:
+        """As far as a fingerprint looks at one of PyTorch."""
+
+        def __init__(self, values):
+            self.values, self.dtype = np.array(values), "torch.float64"
+
+        detach = cpu = lambda self: self
+        numpy = lambda self: self.values  # noqa: E731
+
+        def __repr__(self):
+            return "tensor([0., 1., ..., 9.])"
+
+    assert fingerprint(Leaf(Tensor([1.0, 2.0]))) == fingerprint(Leaf(Tensor([1.0, 2.0])))
+    assert fingerprint(Leaf(Tensor([1.0, 2.0]))) != fingerprint(Leaf(Tensor([1.0, 3.0])))
