@@ -44,7 +44,7 @@ class GroupMethod:
         cls, rubric: GroupRubric, size: int | None, by: str | None, assume_end: End | None, types: Types | None
     ) -> GroupMethod:
         """A method with its fingerprint."""
-        print_of_all = fingerprint_of([rubric, size, by])
+        print_of_all = fingerprint_of([rubric, size, by, *([] if types in (None, Types()) else [types])])
         return cls(rubric, size, by, assume_end, types or Types(), print_of_all)
 
 

@@ -265,11 +265,16 @@ def _selected(
 
 
 def is_failure(data: Mapping[str, Any]) -> bool:
-    """Whether a row, as JSON values, is of a trajectory that may come out well another time."""
-    if data["status"] == "error":
+    """Whether a row, as JSON values, is of a trajectory that may come out well another time.
+
+    Where a tree with judges left a row unscored and only its last step was recorded, an earlier one may have failed.
+    """
+    if data["status"] != "unscored":
+        return bool(data["status"] == "error")
+    if data.get("judges") and not data.get("evaluations") and (data.get("steps") or 0) > 1:
         return True
-    below = [data["evaluation"]] if data["status"] == "unscored" and data.get("evaluation") else []
-    below += [each for each in data.get("evaluations") or () if each and data["status"] == "unscored"]
+    below = [data["evaluation"]] if data.get("evaluation") else []
+    below += [each for each in data.get("evaluations") or () if each]
     while below:
         node = below.pop()
         if node["status"] == "unscored" and "failure" in node["metadata"]:

@@ -10,7 +10,7 @@ from typing import Literal
 from rubrics.engine.quick import only_step
 from rubrics.episode import Episode
 from rubrics.evaluation import Usage, evaluation_of
-from rubrics.fingerprint import fingerprints
+from rubrics.fingerprint import fingerprint_of, fingerprints
 from rubrics.formats.parsing import FormatProblem
 from rubrics.rescoring.judging import judge_paths, was_refused
 from rubrics.rescoring.live import keeping_recorded, kept_scores
@@ -75,7 +75,8 @@ def prepared(
     judges = {path: prints[path] for path in judge_paths(rubric)} or None
     chosen: Record = record or ("steps" if rubric.is_async_tree else "last")
     tree, live = keeping_recorded(rubric)
-    return Method(tree, assume_end, types or Types(), chosen, prints[""], judges, tuple(live))
+    print_of_all = prints[""] if types is None or types == Types() else fingerprint_of([prints[""], types])
+    return Method(tree, assume_end, types or Types(), chosen, print_of_all, judges, tuple(live))
 
 
 class Replay:

@@ -17,6 +17,7 @@ from judges import Binary, ChatReply, JudgeError, Jury, LLMJudge, Price, Scripte
 from rubrics import Fallback, Gate, Rubric, Sequential, TrajectoryRubric, WeightedSum
 from rubrics.formats import read, write_jsonl
 from rubrics.rescoring import ConditionError, OutputError, Row, read_rows, rescore, rescore_files
+from rubrics.rescoring.types import Types
 from rubrics.trajectory import Step, Trajectory
 
 
@@ -615,3 +616,38 @@ def test_rows_and_verdicts_do_not_share_a_file(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="give each a file of its own"):
         rescore_files(tmp_path / "runs.jsonl", Sequential(), out, store=out)
     assert not out.exists()
+
+
+class Doubled:
+    """An action as an environment has it, of twice the number."""
+
+    def __init__(self, number: int, **others: Any) -> None:
+        self.number = 2 * number
+
+
+def test_other_types_of_actions_are_another_way_of_scoring(runs: Path) -> None:
+    out = runs.with_name("out.jsonl")
+    runs.unlink()
+    write_jsonl(runs, [trajectory(f"t{i}", i) for i in range(4)])
+    rescore_files(runs, Reads(), out)
+    finished = rescore_files(runs, Reads(), out, resume=True, types=Types(Doubled))
+    assert (finished.kept, finished.written) == (0, 4)
+    assert [row.reward for row in read_rows(out)] == [0.0, 2.0, 4.0, 6.0]
+    assert rescore_files(runs, Reads(), out, resume=True, types=Types(Doubled)).kept == 4
+
+
+def test_a_verdict_that_failed_on_a_step_that_was_not_recorded_is_asked_for_again(runs: Path) -> None:
+    def judging(client: ScriptedClient) -> LLMJudge:
+        prompt = "{{ action.text | untrusted }}"
+        return LLMJudge(prompt, Binary(), model="m", client=client, reason=False, on_failure="unscored")
+
+    runs.unlink()
+    steps = [Step({"text": "first"}, {"text": "x"}), Step({"text": "second"}, {"text": "x"})]
+    write_jsonl(runs, [Trajectory(f"t{i}", steps=steps, end="terminated") for i in range(2)])
+    out = runs.with_name("out.jsonl")
+    failing = ScriptedClient(lambda request: "?" if "first" in request.messages[1]["content"] else {"score": True})
+    rescore_files(runs, judging(failing), out, record="last", store=None)
+    assert [row.status for row in read_rows(out)] == ["unscored"] * 2
+    mended = judging(ScriptedClient({"score": True}))
+    assert rescore_files(runs, mended, out, only_failed=True, record="last", store=None).written == 2
+    assert [row.status for row in read_rows(out)] == ["scored"] * 2
