@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write what is to stand at a path. It gets there whole, when the block ends, or not at all.
+
+    Links stay links. A pipe or a device is written as it is. Where the block writes nothing, nothing changes.
+
+    Raises:
+        OSError: it cannot be written; it names the path.
+    """
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        yield path
+        return
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")  # beside it: a move is whole within a file system
+    try:
+        yield part
+        if part.exists():
+            os.replace(part, target)
+    except OSError as error:
+        if error.filename is not None and Path(os.fsdecode(error.filename)) == part:
+            error.filename = str(path)
+        raise
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def input_of(path: Path, inputs: Iterable[str | Path]) -> Path | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,7 +21,7 @@ from judges.testing.results import Case
 from judges.testing.running import cassette_of, keys_of
 from judges.testing.snapshots import written
 from judges.testing.suite import Suite
-from rubrics.files import locked
+from rubrics.files import locked, replacing
 
 _COMPARED = 24  # recorded requests that are compared line by line
 _SHOWN = 80  # lines of a difference
@@ -261,13 +260,10 @@ def _hold(file: Path, held: ExitStack) -> None:
 
 
 def _replace(path: Path, found: Pruned) -> None:
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        partial.write_bytes(b"".join(entry.line.whole + b"\n" for entry in found.kept))
-        os.replace(partial, path)
+        with replacing(path) as whole:
+            whole.write_bytes(b"".join(entry.line.whole + b"\n" for entry in found.kept))
         for shard in found.shards:
             shard.unlink()
     except OSError as error:
         raise GoldenError(f"{path} cannot be written: {error.strerror or error}") from None
-    finally:
-        partial.unlink(missing_ok=True)

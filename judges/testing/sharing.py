@@ -8,7 +8,6 @@ spent is written down after every request, so that a budget holds as well.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,7 @@ from judges.testing.results import SuiteReport
 from judges.testing.running import Sending, cassette_of, plan_suite, run_suite
 from judges.testing.suite import Suite
 from rubrics.evaluation import Usage
-from rubrics.files import locked
+from rubrics.files import locked, replacing
 
 _WAIT = 0.05  # seconds between two looks at the lock
 
@@ -122,9 +121,8 @@ class Runs:
         return mode
 
     def _write(self, path: Path, text: str) -> None:
-        partial = path.with_suffix(".part")
-        partial.write_text(text, encoding="utf-8", errors="surrogatepass")
-        os.replace(partial, path)
+        with replacing(path) as whole:
+            whole.write_text(text, encoding="utf-8", errors="surrogatepass")
 
     def _read(self, path: Path) -> Judged:
         data = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))

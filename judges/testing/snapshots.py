@@ -7,7 +7,6 @@ it. A changed template then shows as a difference of texts before anything is as
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from difflib import unified_diff
 from pathlib import Path
@@ -19,6 +18,7 @@ from judges.testing.golden import GoldenError
 from judges.testing.results import SnapshotState
 from judges.testing.subjects import prompt_hash
 from judges.testing.suite import Suite
+from rubrics.files import replacing
 
 
 class Snapshot(BaseModel):
@@ -90,9 +90,9 @@ def write(path: Path, snapshot: Snapshot) -> None:
     then = _read(path) if path.exists() else None
     if then is not None and then.template == snapshot.template:
         snapshot = snapshot.model_copy(update={"rows": {**then.rows, **snapshot.rows}})
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-    partial.write_text(json.dumps(snapshot.model_dump(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    text = json.dumps(snapshot.model_dump(), ensure_ascii=False, indent=1) + "\n"
+    with replacing(path) as whole:
+        whole.write_text(text, encoding="utf-8")
 
 
 def _read(path: Path) -> Snapshot:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from rubrics import formats
 from rubrics.cli.said import BAD_INPUT, INTERRUPTED, complain, refused
-from rubrics.files import input_of
+from rubrics.files import input_of, replacing
 from rubrics.formats import FormatError, FormatProblem
 from rubrics.shown import printable
 from rubrics.trajectory import Trajectory
@@ -49,12 +48,11 @@ def convert(
     if out.exists() and not overwrite:
         raise refused(f"{out} exists; choose another file, or give --overwrite")
     found = _Found()
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
-        part.unlink(missing_ok=True)
-        count = write(part, found.good(items))
-        if count:
-            part.replace(out)
+        with replacing(out) as part:
+            count = write(part, found.good(items))
+            if not count:
+                part.unlink(missing_ok=True)  # OUT stays as it is
     except KeyboardInterrupt:
         complain(f"interrupted; {out} was not written")
         raise typer.Exit(INTERRUPTED) from None
@@ -62,8 +60,6 @@ def convert(
         raise refused(f"{out}: cannot be written: {error.strerror or error}") from None
     except (TypeError, ValueError) as error:  # of a reader from elsewhere, that hands out what JSON cannot hold
         raise refused("; ".join([str(error), *getattr(error, "__notes__", ())])) from None
-    finally:
-        part.unlink(missing_ok=True)
     found.report()
     typer.echo(printable(f"{out}: {found.described()}" if count else "no trajectories; nothing was written"))
     raise typer.Exit(BAD_INPUT if found.problems else 0)

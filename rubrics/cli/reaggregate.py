@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rubrics.cli.said import complain, refused
+from rubrics.files import replacing
 from rubrics.formats import FormatError
 from rubrics.rescoring import LoadError, Summary, load_rubric, read_rows, reaggregate as again
 
@@ -39,26 +39,19 @@ def reaggregate(
         raise refused(f"{out} is the run itself; old rows are never overwritten")
     if out.exists() and not overwrite:
         raise refused(f"{out} exists; choose another file, or give --overwrite")
-    device = out.exists() and not out.is_file()  # or a pipe
-    part = out if device else out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         tree = load_rubric(rubric)
-        with part.open("wb") as file:  # OUT stays as it is until the run has been read through
+        with replacing(out) as part, part.open("wb") as file:  # OUT stays until the run has been read through
             summary = Summary()
             for row in again(read_rows(run), tree):
                 file.write(row.to_json())
                 summary.add(row)
                 if row.status == "unscored" and summary.statuses["unscored"] <= _SHOWN:
                     complain(f"{row.id}: {row.reason}")
-        if not device:
-            part.replace(out)
     except (LoadError, FormatError) as error:
         raise refused(str(error)) from None
     except OSError as error:
         raise refused(f"{error.filename or out}: {error.strerror or error}") from None
-    finally:
-        if not device:
-            part.unlink(missing_ok=True)
     console = Console(highlight=False)
     if summary.components:
         console.print(summary.table())

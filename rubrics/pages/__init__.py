@@ -10,12 +10,13 @@ What all pages share is here: `base.css`, and scripts for elements, histograms, 
 from __future__ import annotations
 
 import json
-import os
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from rubrics.files import replacing
 
 _SHARED = Path(__file__).parent
 _SCRIPTS = ("dom.js", "charts.js", "values.js", "paging.js")
@@ -58,15 +59,9 @@ def written(path: Path, parts: Iterable[str]) -> int:
     Raises:
         OSError: it cannot be written.
     """
-    partial = path.with_name(f"{path.name}.part")
-    try:
-        with partial.open("wb") as file:
-            # half a surrogate pair is escaped
-            size = sum(file.write(part.encode(errors="backslashreplace")) for part in parts)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return size
+    with replacing(path) as whole, whole.open("wb") as file:
+        # half a surrogate pair is escaped
+        return sum(file.write(part.encode(errors="backslashreplace")) for part in parts)
 
 
 _ESCAPES = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})

@@ -12,7 +12,6 @@ Needs pyarrow: the extras `rubrics[parquet]`, `rubrics[polars]` and `rubrics[pan
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator
 from errno import EEXIST
 from importlib import import_module
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rubrics.evaluation import Evaluation
+from rubrics.files import replacing
 from rubrics.formats.parsing import finite, json_line
 from rubrics.rescoring.rows import Row, read_rows
 from rubrics.score import RubricError
@@ -133,15 +133,10 @@ def write_parquet(
     target, count = Path(path), 0
     if target.exists() and not overwrite:
         raise FileExistsError(EEXIST, "the file exists", str(path))
-    partial = target.with_name(f"{target.name}.part")
-    try:
-        with parquet.ParquetWriter(partial, _schema(long), compression="zstd") as writer:
-            for batch in _batches(run, long):
-                writer.write_batch(batch)
-                count += batch.num_rows
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(target) as whole, parquet.ParquetWriter(whole, _schema(long), compression="zstd") as writer:
+        for batch in _batches(run, long):
+            writer.write_batch(batch)
+            count += batch.num_rows
     return count
 
 
