@@ -169,7 +169,7 @@ def _test(found: Changes) -> list[str]:
 
 
 def _changed(each: ChangedVerdict, several: bool) -> list[str]:
-    from judges.testing.outcome import spoken
+    from judges.testing.results import spoken
 
     order = f" ({each.order})" if several else ""
     verdict = "better" if each.new.right and not each.old.right else "worse" if each.old.right else "as wrong"
@@ -182,6 +182,6 @@ def _changed(each: ChangedVerdict, several: bool) -> list[str]:
 
 
 def _said(side: Side) -> str:
-    from judges.testing.outcome import spoken
+    from judges.testing.results import spoken
 
     return side.failure or spoken(side.label)

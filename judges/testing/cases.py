@@ -18,9 +18,8 @@ from judges.testing.outcome import (
     problems_of_extractor,
     problems_of_perturbations,
     problems_of_snapshot,
-    spoken,
 )
-from judges.testing.results import Answer, Case, Status, SuiteReport
+from judges.testing.results import Answer, Case, Status, SuiteReport, spoken
 from judges.testing.sharing import Judged
 from judges.testing.suite import Suite
 from judges.verdict import JudgeFailure, Verdict

@@ -37,7 +37,7 @@ from judges.testing.golden import GoldenError, ratings_of
 from judges.testing.intervals import Interval, mean, proportion
 from judges.testing.rates import answer_rates
 from judges.testing.reliability import Level, alpha_interval
-from judges.testing.results import Answer, Case, SuiteReport, index_of
+from judges.testing.results import Answer, Case, SuiteReport, index_of, spoken
 
 _FEW = 12
 """Labels up to which each has its precision and recall."""
@@ -135,8 +135,8 @@ def _labels(report: SuiteReport, answers: Answers) -> Iterator[tuple[str, Interv
         yield "true_positive_rate", true_positive_rate(gold, judged, positive, clusters=items)
         yield "true_negative_rate", true_negative_rate(gold, judged, positive, clusters=items)
     for label in labels:
-        yield f"precision[{_spoken(label)}]", precision(gold, judged, label, clusters=items)
-        yield f"recall[{_spoken(label)}]", recall(gold, judged, label, clusters=items)
+        yield f"precision[{spoken(label)}]", precision(gold, judged, label, clusters=items)
+        yield f"recall[{spoken(label)}]", recall(gold, judged, label, clusters=items)
     if labels:
         yield "kappa", kappa_interval(gold, judged, labels=labels, clusters=items)
     if isinstance(scale, Likert):
@@ -270,7 +270,3 @@ def _people(report: SuiteReport) -> Interval | None:
 def _length(value: Any) -> int | None:
     """Characters of a response."""
     return None if value is None else len(value if isinstance(value, str) else repr(value))
-
-
-def _spoken(label: Any) -> str:
-    return str(label).lower() if isinstance(label, bool) else str(label)

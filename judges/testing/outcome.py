@@ -6,16 +6,15 @@ Any other disagreement counts in the figures alone, or a judge that is right in 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from judges.testing.comparing import Side, changes
 from judges.testing.figures import Figures, decisions_of
 from judges.testing.golden import GoldenError
 from judges.testing.rates import rate_of
-from judges.testing.results import Case, SuiteReport
+from judges.testing.results import Case, SuiteReport, spoken
 
 _NAMED = 5  # rows named in a message about several
 _RECORD = "to record what is missing: pytest --judge-record=new, judges test --record=new"
@@ -86,11 +85,6 @@ def problem_of_row(report: SuiteReport, case: Case) -> str | None:
             f"this row must agree ({case.place}): people say {spoken(row.gold)}, the judge {', '.join(said)}{because}"
         )
     return None
-
-
-def spoken(label: Any) -> str:
-    """A label, for people."""
-    return "nothing" if label is None else json.dumps(label, ensure_ascii=False, default=str)
 
 
 def problems_of_snapshot(report: SuiteReport) -> Iterator[Problem]:

@@ -29,6 +29,19 @@ class _Kept(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def spoken(label: Any) -> str:
+    """A label, for people: as JSON has it, but texts without quotes."""
+    if label is None:
+        return "nothing"
+    if isinstance(label, bool):
+        return str(label).lower()
+    if isinstance(label, float):
+        return f"{label:.6g}"
+    if isinstance(label, list | tuple):
+        return ", ".join(spoken(each) for each in label)
+    return str(label)
+
+
 class Answer(_Kept):
     """One answer to one row.
 

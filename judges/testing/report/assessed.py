@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from judges.testing.comparing import ChangedFigure, Changes, baseline_of, changed_figures, changes
 from judges.testing.decisions import Decision, Outcome
@@ -158,19 +158,6 @@ def _assessed(report: SuiteReport, baseline: Sequence[SuiteReport]) -> Assessed:
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
-
-
-def spoken(label: Any) -> str:
-    """A label as people say it: as JSON has it, but texts without quotes."""
-    if label is None:
-        return "none"
-    if isinstance(label, bool):
-        return str(label).lower()
-    if isinstance(label, float):
-        return f"{label:.6g}"
-    if isinstance(label, list | tuple):
-        return ", ".join(spoken(each) for each in label)
-    return str(label)
 
 
 def counted(counts: dict[Shown, int]) -> str:

@@ -21,9 +21,8 @@ from judges.testing.report.assessed import (
     outcomes,
     paired_words,
     reasoned,
-    spoken,
 )
-from judges.testing.results import Answer, Case, SuiteReport
+from judges.testing.results import Answer, Case, SuiteReport, spoken
 from rubrics.shown import printable
 
 _MOST = 55_000  # characters: a comment on GitHub holds 65,536
