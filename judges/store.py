@@ -51,6 +51,7 @@ def request_key(endpoint: str, request: ChatRequest) -> str:
 
 
 def sampling_of(request: ChatRequest) -> dict[str, Any]:
+    """How a request is to be sampled, its limit of tokens and log probabilities included."""
     sampling = {**request.sampling, "max_tokens": request.max_tokens}
     if request.top_logprobs is not None:
         sampling["top_logprobs"] = request.top_logprobs

@@ -23,7 +23,7 @@ from judges.testing.running import Sending, announcement
 from judges.testing.sharing import Judged, Runs
 from judges.testing.subjects import Subject, Tested, with_model
 from judges.testing.suite import Suite
-from judges.verdict import JudgeConfigError
+from rubrics.cli.options import prices
 from rubrics.score import RubricError
 
 _MARKER = "judge_suite"
@@ -246,7 +246,6 @@ def _price(price: str | None) -> Price | None:
     if price is None:
         return None
     try:
-        prompt, reply = map(float, price.split(","))
-        return Price(prompt, reply)
-    except (ValueError, JudgeConfigError):
-        raise pytest.UsageError(f"--judge-price is two numbers, such as 0.25,2.0, not {price!r}") from None
+        return Price(*prices(price, "--judge-price"))
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-def prices(text: str) -> tuple[float, float]:
-    """The two numbers of `--price PROMPT,REPLY`, in dollars a million tokens.
+def prices(text: str, option: str = "--price") -> tuple[float, float]:
+    """The two numbers of an option `PROMPT,REPLY`, in dollars a million tokens.
 
     Raises:
         ValueError: it is something else.
@@ -12,5 +12,5 @@ def prices(text: str) -> tuple[float, float]:
     try:
         prompt, reply = map(float, text.split(","))
     except ValueError:
-        raise ValueError(f"--price is two numbers, such as 0.25,2.0, not {text!r}") from None
+        raise ValueError(f"{option} is two numbers, such as 0.25,2.0, not {text!r}") from None
     return prompt, reply

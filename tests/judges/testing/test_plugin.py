@@ -309,6 +309,7 @@ def test_a_fixture_without_a_marker_is_told(suite: Path, run: Run, pytester: pyt
     (suite / "tone.judge.yaml").unlink()
     pytester.makepyfile("def test_row(judge_case): ...")
     result = run()
+    assert result.ret == pytest.ExitCode.INTERRUPTED  # at collection
     result.stdout.fnmatch_lines(["*test_row: judge_case and judge_report need the marker*judge_suite*"])
 
 
@@ -317,12 +318,17 @@ def test_what_is_wrong_with_a_marker_is_told(suite: Path, run: Run, pytester: py
     code = dedent(PYTHON).replace("LIMIT", "0.5")
     pytester.makepyfile(test_tone=code.replace("min_n=20, thresholds", "minn=20, thresholds"))
     result = run("-k", "test_suite")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["*judge_suite: there is no argument minn; there are judge, name, *"])
     pytester.makepyfile(test_tone=code.replace("golden.jsonl", "gold.jsonl"))
-    run().stdout.fnmatch_lines(["*gold.jsonl: No such file or directory"])
+    result = run()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*gold.jsonl: No such file or directory"])
     write(suite / "golden.jsonl", [{"id": "r1", "inputs": {"reply": "x"}, "label": "polite"}])
     pytester.makepyfile(test_tone=code)
-    run("-k", "test_row").stdout.fnmatch_lines(['*golden.jsonl:1: label: the score is "polite"; *'])
+    result = run("-k", "test_row")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED  # the scale is the judge's, which a test has
+    result.stdout.fnmatch_lines(['*golden.jsonl:1: label: the score is "polite"; *'])
 
 
 @pytest.mark.parametrize(
