@@ -91,7 +91,7 @@ class Prompt:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise PromptError(f"{path}: {error}") from None
+            raise PromptError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
         return cls.parse(text, str(path))
 
     @classmethod

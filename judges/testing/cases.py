@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judges.testing.cassettes import why_not_recorded
+from judges.testing.columns import MetricError
 from judges.testing.decisions import Decision, decide
 from judges.testing.golden import GoldenRow
 from judges.testing.intervals import Interval
@@ -123,9 +124,14 @@ class JudgeReport:
         it, with `--judge-strict`).
 
         Raises:
-            CaseFailed: the test fails.
+            CaseFailed: the test fails, or asks for what there is not.
         """
-        decision = decide(self[figure], at_least=at_least, at_most=at_most, min_n=self.results.min_n)
+        if figure not in self.figures:
+            raise CaseFailed(f"there is no figure {figure!r}; there are {', '.join(self.figures)}")
+        try:
+            decision = decide(self.figures[figure], at_least=at_least, at_most=at_most, min_n=self.results.min_n)
+        except MetricError as error:
+            raise CaseFailed(f"{figure}: {error}") from None
         settle(figure, decision, self._strict)
         return decision
 

@@ -12,7 +12,6 @@ from typing import Any
 from judges.scale import Binary, Likert, Numeric
 from judges.testing.agreement import kappa_interval, kendall_tau_b, mean_absolute_error, spearman, tau_b
 from judges.testing.bias import (
-    accuracy_over_orders,
     both_orders_accuracy,
     consistency,
     first_position_rate,
@@ -155,21 +154,15 @@ def _labels(report: SuiteReport, answers: Answers) -> Iterator[tuple[str, Interv
 
 def _pairs(report: SuiteReport, answers: Answers) -> Iterator[tuple[str, Interval]]:
     gold, judged, items = _columns(answers)
-    if report.orders == ("given", "swapped") or any(answer.order == "swapped" for _, answer in answers):
-        cases = report.cases
+    yield "accuracy", accuracy(gold, judged, clusters=items)
+    if cases := [case for case in report.cases if len(case.orders) == 2]:
         truths = [case.row.gold for case in cases]
         picks = [[case.said("given"), case.said("swapped")] for case in cases]
-        if report.samples > 1:
-            yield "accuracy", accuracy(gold, judged, clusters=items)
-        else:
-            yield "accuracy", accuracy_over_orders(truths, picks)
         yield "both_orders_accuracy", both_orders_accuracy(truths, picks)
         yield "consistency", consistency(picks)
         yield "first_position_rate", first_position_rate(picks)
         if any(answer.probabilities for _, answer in answers):  # of letters alone it is the accuracy of both orders
             yield "winner_accuracy", accuracy(truths, [_winner(case) for case in cases])
-    else:
-        yield "accuracy", accuracy(gold, judged, clusters=items)
     yield "accuracy_of_parsed", accuracy_of_parsed(gold, judged, clusters=items)
     yield "kappa", kappa_interval(gold, judged, labels=["a", "b", "tie"], clusters=items)
     lengths = [

@@ -221,7 +221,7 @@ class GoldenSet:
         try:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            raise GoldenError(f"{path}: {error}") from None
+            raise GoldenError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
         reader = _yaml_rows if path.suffix.lower() in (".yaml", ".yml") else _json_rows
         rows: list[GoldenRow] = []
         lines: dict[str, int] = {}

@@ -17,7 +17,7 @@ from judges.scale import Scale
 from judges.testing.golden import GoldenError, GoldenRow
 from judges.testing.replies import read_replies
 from judges.testing.results import Answer, Kind, Order, ReplyCheck
-from judges.verdict import JudgeFailure, Verdict
+from judges.verdict import JudgeFailure, PromptError, Verdict
 
 Tested: TypeAlias = Judge | PairwiseJudge | GroupwiseJudge
 
@@ -85,14 +85,13 @@ class Subject:
         """The conversation that the model is sent about a row.
 
         Raises:
-            GoldenError: the row lacks what the prompt needs.
-            PromptError: an input cannot be shown.
+            GoldenError: the row lacks what the prompt needs, or an input cannot be shown.
         """
-        inputs = self._inputs(row, order)
-        if isinstance(self._asking, GroupwiseJudge):
-            return self._asking.messages(**inputs)
         assert self._asking is not None
-        return self._asking.messages(**inputs)
+        try:
+            return self._asking.messages(**self._inputs(row, order))
+        except PromptError as error:
+            raise GoldenError(f"row {row.id!r}: {error}") from None
 
     def request(self, row: GoldenRow, order: Order = "given", sample: int = 0) -> ChatRequest:
         """What is sent first about a row; a reply that cannot be used leads to another request.

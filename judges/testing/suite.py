@@ -352,7 +352,7 @@ def read_suite(path: Path) -> SuiteFile:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
-        raise GoldenError(f"{path}: {error}") from None
+        raise GoldenError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"

@@ -286,6 +286,15 @@ def test_suites_in_python(suite: Path, run: Run, pytester: pytest.Pytester, loop
     result.assert_outcomes(passed=38, xfailed=2, failed=1)
     result.stdout.fnmatch_lines(["*a reason of my own*"])
     assert len(loopback.requests) == 40  # the tests have different markers, and share the cassette
+    for wrong, told in (
+        ('"kapa", at_least=0.5', "there is no figure 'kapa'; there are *"),
+        ('"kappa"', "kappa: *threshold*"),
+    ):
+        code = dedent(PYTHON).replace("LIMIT", "0.5").replace('"true_negative_rate", at_least=0.5', wrong)
+        pytester.makepyfile(test_tone=code)
+        result = run("-k", "test_suite")
+        result.assert_outcomes(failed=1, deselected=40)
+        result.stdout.fnmatch_lines([told])
     pytester.makepyfile(test_tone=dedent(PYTHON).replace("LIMIT", "0.99"))
     run("-k", "test_suite").assert_outcomes(failed=1, deselected=40)
     pytester.makepyfile(test_tone=dedent(PYTHON).replace("LIMIT", "0.9"))

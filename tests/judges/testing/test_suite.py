@@ -19,6 +19,7 @@ from judges import (
     Likert,
     Numeric,
     PairwiseJudge,
+    PromptError,
     Token,
 )
 from judges.testing.figures import decisions_of, figures_of
@@ -342,8 +343,21 @@ def test_rows_must_ask_what_the_judge_answers() -> None:
 
 def test_a_row_that_lacks_an_input_is_named() -> None:
     suite = Suite.of(says_good(), golden({"inputs": {"text": "x"}, "label": True}), name="s")
-    with pytest.raises(Exception, match="reply"):
+    with pytest.raises(GoldenError, match=r"^row 'r0': .*reply"):
         run_suite(suite, LIVE)
+    suite = Suite.of(says_good(), golden({"inputs": {"reply": b"x"}, "label": True}), name="s")
+    with pytest.raises(GoldenError, match=r"^row 'r0': .*bytes"):
+        run_suite(suite, LIVE)
+
+
+def test_a_file_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
+    suite = tmp_path / "s.judge.yaml"
+    suite.write_text("prompt: p.md\ngolden: g.jsonl\n")
+    with pytest.raises(PromptError, match=r"p\.md: No such file or directory$"):
+        Suite.load(suite)
+    (tmp_path / "p.md").write_text("---\nscale: binary\n---\n{{ reply | untrusted }}")
+    with pytest.raises(GoldenError, match=r"g\.jsonl: No such file or directory$"):
+        Suite.load(suite)
 
 
 def test_a_choice_is_read_as_the_scale_reads_it() -> None:
