@@ -36,4 +36,4 @@ def test_a_suite(run: Run) -> None:
 
 def test_a_suite_that_cannot_be_read(run: Run) -> None:
     result = run("lint", "x.judge.yaml")
-    assert result.exit_code == 2 and result.stderr.startswith("judges: x.judge.yaml: [Errno 2]")
+    assert result.exit_code == 2 and result.stderr.startswith("judges: x.judge.yaml: No such file or directory")

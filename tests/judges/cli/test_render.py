@@ -81,8 +81,8 @@ def test_a_pair_the_other_way_round(run: Run) -> None:
         (["tone.md", "--model", "m"], "cannot be rendered: UndefinedError: 'reply' is undefined"),
         (["tone.md", "--input", "reply=x"], "no model is named"),
         (["tone.md", "--input", "reply"], "--input is NAME=VALUE, not 'reply'"),
-        (["none.md", "--input", "reply=x"], "none.md: [Errno 2]"),
-        (["none.judge.yaml", "--case", "x"], "none.judge.yaml: [Errno 2]"),
+        (["none.md", "--input", "reply=x"], "none.md: No such file or directory"),
+        (["none.judge.yaml", "--case", "x"], "none.judge.yaml: No such file or directory"),
     ],
 )
 def test_what_is_refused(run: Run, args: list[str], message: str) -> None:

@@ -163,7 +163,7 @@ def test_a_suite_that_the_baseline_does_not_have(run: Run, server: LoopbackServe
     [
         (["tone.md"], "tone.md: a suite is a file *.judge.yaml, or a folder that holds some"),
         (["empty"], "there is no *.judge.yaml in empty"),
-        (["x.judge.yaml"], "x.judge.yaml: [Errno 2]"),
+        (["x.judge.yaml"], "x.judge.yaml: No such file or directory"),
         (["bad.judge.yaml"], "bad.judge.yaml: golden: Field required"),
         (["tone.judge.yaml", "--report", "x.pdf"], "x.pdf: a report is written as JSON, Markdown or HTML"),
         (["tone.judge.yaml", "--baseline", "tone.judge.yaml"], "tone.judge.yaml is no report of judge tests"),

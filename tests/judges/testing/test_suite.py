@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from judges import (
     Binary,
@@ -178,6 +179,51 @@ def test_a_judge_of_pairs_is_asked_in_both_orders() -> None:
     once = run_suite(Suite.of(pairs(first, orders="given"), rows, name="s"), LIVE)
     assert {once.status(case) for case in once.cases} == {"agrees"}
     assert "consistency" not in figures_of(once).intervals
+
+
+def test_a_row_that_was_recorded_in_one_order_says_nothing_of_the_order() -> None:
+    both = [{"order": "given", "label": "a"}, {"order": "swapped", "label": "a"}]
+    inputs = {"a": "one", "b": "two"}
+    rows = golden(
+        *({"inputs": inputs, "winner": "a", "recorded": both} for _ in range(4)),
+        *({"inputs": inputs, "winner": "a", "recorded": both[:1]} for _ in range(4)),
+    )
+    figures = figures_of(run_suite(Suite.of(None, rows, name="s"))).intervals
+    assert (figures["accuracy"].estimate, figures["accuracy"].n, figures["accuracy"].clusters) == (1.0, 12, 8)
+    assert (figures["both_orders_accuracy"].estimate, figures["both_orders_accuracy"].n) == (1.0, 4)
+    assert figures["consistency"].n == 4
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_the_figures_of_pairs_are_what_a_person_would_count(data: st.DataObject) -> None:
+    said = st.sampled_from(["a", "b", "tie", "format"])
+    games = data.draw(st.lists(st.tuples(st.sampled_from(["a", "b"]), said, said), min_size=1, max_size=12))
+
+    def entry(order: str, label: str) -> dict[str, str]:
+        return {"order": order, **({"failure": label} if label == "format" else {"label": label})}
+
+    rows = golden(
+        *(
+            {"inputs": {"a": "x", "b": "y"}, "winner": gold, "recorded": [entry("given", one), entry("swapped", two)]}
+            for gold, one, two in games
+        )
+    )
+    report = run_suite(Suite.of(None, rows, name="s"))
+    figures = figures_of(report).intervals
+    right = [(one == gold) + (two == gold) for gold, one, two in games]
+    answered = [(one, two) for _, one, two in games if "format" not in (one, two)]
+    decided = [(one, two) for one, two in answered if "tie" not in (one, two)]
+    assert figures["accuracy"].estimate == pytest.approx(sum(right) / (2 * len(games)))
+    assert figures["both_orders_accuracy"].estimate == pytest.approx(right.count(2) / len(games))
+    same = [one == two for one, two in answered]
+    assert figures["consistency"].estimate == (pytest.approx(sum(same) / len(same)) if same else None)
+    first = [(one == "a") + (two == "b") for one, two in decided]
+    expected = pytest.approx(sum(first) / (2 * len(first))) if first else None
+    assert figures["first_position_rate"].estimate == expected
+    lost = ["format" in (one, two) for _, one, two in games]
+    assert [report.status(case) == "no verdict" for case in report.cases] == lost
+    assert [report.status(case) == "agrees" for case in report.cases] == [count == 2 for count in right]
 
 
 def test_a_ranking_agrees_where_its_best_is_the_best() -> None:
