@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequen
 from dataclasses import dataclass, field, replace
 
 from rubrics.evaluation import Evaluation, evaluation_of
-from rubrics.fingerprint import fingerprint_of
+from rubrics.fingerprinting import fingerprint_of
 from rubrics.formats.parsing import FormatProblem
 from rubrics.group import BatchScores, GroupRubric, score_groups
 from rubrics.rescoring.grouping import group_key

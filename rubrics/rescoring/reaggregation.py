@@ -9,7 +9,7 @@ from typing import Any
 from rubrics.delayed import TrajectoryRubric
 from rubrics.engine.replay import shares
 from rubrics.evaluation import NO_USAGE, Evaluation
-from rubrics.fingerprint import fingerprint
+from rubrics.fingerprinting import fingerprint
 from rubrics.rescoring.rows import Row
 from rubrics.rubric import Rubric
 from rubrics.score import Outcome

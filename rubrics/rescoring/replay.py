@@ -10,7 +10,7 @@ from typing import Literal
 from rubrics.engine.quick import only_step
 from rubrics.episode import Episode
 from rubrics.evaluation import Usage, evaluation_of
-from rubrics.fingerprint import fingerprint_of, fingerprints
+from rubrics.fingerprinting import fingerprint_of, fingerprints
 from rubrics.formats.parsing import FormatProblem
 from rubrics.rescoring.judging import judge_paths, was_refused
 from rubrics.rescoring.live import keeping_recorded, kept_scores

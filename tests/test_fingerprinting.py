@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from judges import Binary, Checklist, Judge, Likert, LLMJudge, ScriptedClient
 from rubrics import EqualSplit, Gate, Map, Rubric, Sequential, TrajectoryRubric, WeightedSum
-from rubrics.fingerprint import fingerprint, fingerprints
+from rubrics.fingerprinting import fingerprint, fingerprints
 from tests.leaves import Fixed
 from tests.random_trees import build, plain, specs
 
@@ -171,7 +171,7 @@ def printed(folder: Path, source: str, helpers: str = HELPERS) -> str:
     (folder / "helpers.py").write_text(helpers)
     (folder / "legal.py").write_text(textwrap.dedent(source))
     code = (
-        "import sys; from rubrics.rescoring import load_rubric; from rubrics.fingerprint import fingerprint\n"
+        "import sys; from rubrics.rescoring import load_rubric; from rubrics.fingerprinting import fingerprint\n"
         "print(fingerprint(load_rubric(sys.argv[1])))"
     )
     command = [sys.executable, "-c", code, str(folder / "legal.py")]
