@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rubrics.formats import read
+from rubrics.modules import load_module
 from rubrics.rescoring import Summary, load_rubric, load_types, rescore
-from rubrics.rescoring.load import load_module
 from rubrics.trajectory import Trajectory
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

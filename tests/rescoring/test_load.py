@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rubrics import Rubric, WeightedSum
+from rubrics.modules import load_module
 from rubrics.rescoring import LoadError, load_rubric, load_types
-from rubrics.rescoring.load import load_module
 
 RUBRIC = """
 from dataclasses import dataclass

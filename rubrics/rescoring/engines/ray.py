@@ -20,9 +20,10 @@ from typing import Any
 
 import orjson
 
+from rubrics.modules import loaded_files
 from rubrics.rescoring import judging
 from rubrics.rescoring.engines.worker import Account, AsyncWorker, Bank, Recipe, Worker
-from rubrics.rescoring.load import loaded_files, name_of
+from rubrics.rescoring.load import name_of
 from rubrics.rescoring.replay import Method, Record
 from rubrics.rescoring.rows import Row, line_of
 from rubrics.rescoring.run import AssumedEnd, Numbered, failed_row

@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rubrics.modules import load_module
 from rubrics.rescoring import judging
-from rubrics.rescoring.load import load_module, load_rubric
+from rubrics.rescoring.load import load_rubric
 from rubrics.rescoring.replay import Record, prepared
 from rubrics.rescoring.rows import Row, line_of
 from rubrics.rescoring.run import AssumedEnd, Numbered, row_of, row_of_async
