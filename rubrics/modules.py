@@ -16,6 +16,7 @@ from typing import Any
 from rubrics.score import RubricError
 
 _OURS = [Path(__file__).parent, Path(__file__).parents[1] / "judges"]
+_LOADING = [Path(__file__), Path(__file__).parent / "rescoring" / "load.py"]  # where what a user named is called
 _files: dict[Path, tuple[tuple[int, int], ModuleType]] = {}
 
 
@@ -112,7 +113,7 @@ def described(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {text}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-    frames = [frame for frame in frames if frame.filename != __file__]
+    frames = [frame for frame in frames if Path(frame.filename) not in _LOADING]
     users = [frame for frame in frames if not any(Path(frame.filename).is_relative_to(ours) for ours in _OURS)]
     where = (users or frames)[-1:]
     return f"{where[0].filename}:{where[0].lineno}: {text}" if where else text

@@ -28,7 +28,8 @@ from typing import Any
 
 from rubrics.formats import FormatError, FormatProblem, read
 from rubrics.hosting.report import plain_values
-from rubrics.rescoring.load import LoadError, load_rubric
+from rubrics.modules import LoadError
+from rubrics.rescoring.load import load_rubric
 from rubrics.rescoring.rows import step_rewards_dict
 from rubrics.rollouts.scoring import Fill, Scored, Scorer, checked_fill, filled
 from rubrics.rubric import Rubric

@@ -8,11 +8,12 @@
 `compare` says (`rubrics diff`).
 """
 
+from rubrics.modules import LoadError
 from rubrics.rescoring.comparing import DiffError, compare, compare_recorded
 from rubrics.rescoring.content import content_hash
 from rubrics.rescoring.diff import Change, Diff, NodeChange
 from rubrics.rescoring.job import Finished, rescore_files
-from rubrics.rescoring.load import LoadError, load_any_rubric, load_rubric, load_types
+from rubrics.rescoring.load import load_any_rubric, load_rubric, load_types
 from rubrics.rescoring.output import OutputError
 from rubrics.rescoring.plan import DryRun, plan_files
 from rubrics.rescoring.ranks import GroupChange
