@@ -64,27 +64,33 @@ if TYPE_CHECKING:
         returns_to_go,
         shaped_rewards,
     )
+    from rubrics.fingerprinting import fingerprint
+    from rubrics.spec import SpecError, dump, load
 
 __version__ = "0.1.0"
 
-_NUMPY = {  # resolved on first use, so that `import rubrics` does not import numpy
-    "Broadcast",
-    "ByEvidence",
-    "Credit",
-    "Discounted",
-    "EqualSplit",
-    "Terminal",
-    "component_advantages",
-    "gae",
-    "group_advantages",
-    "returns_to_go",
-    "shaped_rewards",
+_HOMES = {  # resolved on first use, so that `import rubrics` imports neither numpy nor pydantic
+    "Broadcast": "credit",
+    "ByEvidence": "credit",
+    "Credit": "credit",
+    "Discounted": "credit",
+    "EqualSplit": "credit",
+    "SpecError": "spec",
+    "Terminal": "credit",
+    "component_advantages": "credit",
+    "dump": "spec",
+    "fingerprint": "fingerprinting",
+    "gae": "credit",
+    "group_advantages": "credit",
+    "load": "spec",
+    "returns_to_go": "credit",
+    "shaped_rewards": "credit",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NUMPY:
-        return getattr(import_module("rubrics.credit"), name)
+    if name in _HOMES:
+        return getattr(import_module(f"rubrics.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'rubrics' has no attribute {name!r}")
 
 
@@ -130,6 +136,7 @@ __all__ = [
     "Score",
     "Sequential",
     "Session",
+    "SpecError",
     "StateError",
     "Step",
     "StepRewards",
@@ -146,9 +153,12 @@ __all__ = [
     "add_usage",
     "component_advantages",
     "current_episode",
+    "dump",
     "evaluation_of",
+    "fingerprint",
     "gae",
     "group_advantages",
+    "load",
     "returns_to_go",
     "score_groups",
     "shaped_rewards",

@@ -1,0 +1,165 @@
+"""Files of rubrics as data, and the line on which each part of them stands."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rubrics.score import RubricError
+
+SUFFIXES = (".yaml", ".yml", ".json")
+Key = str | int
+
+
+class SpecError(RubricError, ValueError):
+    """A file does not describe a tree, or a tree cannot be written to one; the message has a line for each fault."""
+
+
+class Document:
+    """The data of a file.
+
+    Args:
+        text: YAML (1.2 as to booleans and numbers), or JSON.
+        where: how the file is called in messages.
+        is_json: whether it is JSON.
+
+    Raises:
+        SpecError: it is neither, or a key stands twice in one mapping.
+    """
+
+    def __init__(self, text: str, where: str, is_json: bool = False) -> None:
+        self.where = where
+        text = text.removeprefix("\ufeff")
+        try:
+            # Tabs between the parts of JSON are none of YAML; within its texts they are escaped.
+            self.root: Any = yaml.compose(text.replace("\t", " ") if is_json else text, _Loader)
+            if self.root is None:
+                raise SpecError(f"{where}: the file is empty; it holds a node, such as {{kind: WeightedSum, …}}")
+            self._refuse_doubled(self.root)
+            self.data: Any = json.loads(text) if is_json else _Loader("").construct_document(self.root)
+        except json.JSONDecodeError as error:
+            raise SpecError(f"{where}:{error.lineno}: it is no JSON: {error.msg}") from None
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            if isinstance(error, SpecError):
+                raise
+            mark = getattr(error, "problem_mark", None)
+            line = "" if mark is None else f":{mark.line + 1}"
+            problem = getattr(error, "problem", None) or str(error) or type(error).__name__
+            raise SpecError(f"{where}{line}: it is no {'JSON' if is_json else 'YAML'}: {problem}") from None
+
+    @classmethod
+    def read(cls, path: Path) -> Document:
+        """The document of a file.
+
+        Raises:
+            SpecError: it cannot be read, or is no YAML or JSON.
+        """
+        if path.suffix.lower() not in SUFFIXES:
+            raise SpecError(f"{path}: a tree is kept in a file that ends in {', '.join(SUFFIXES)}")
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SpecError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        return cls(text, str(path), path.suffix.lower() == ".json")
+
+    def found(self, place: Sequence[Key]) -> tuple[Key, ...]:
+        """The keys and indexes of a place that are there; others, such as pydantic's names of unions, are left out."""
+        return tuple(key for key, _ in self._walk(place))
+
+    def line(self, place: Sequence[Key]) -> int:
+        """The line, counted from 1, on which the innermost part of a place that is there stands."""
+        steps = self._walk(place)
+        return int((steps[-1][1] if steps else self.root).start_mark.line) + 1
+
+    def _walk(self, place: Sequence[Key]) -> list[tuple[Key, Any]]:
+        node, steps = self.root, []
+        for key in place:
+            below = None
+            if isinstance(node, yaml.MappingNode):
+                below = next(((name, value) for name, value in node.value if name.value == str(key)), None)
+            elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+                below = (node.value[key], node.value[key])
+            if below is not None:
+                marked, node = below
+                steps.append((key, marked))
+        return steps
+
+    def _refuse_doubled(self, node: Any) -> None:
+        seen = set()
+        todo = [node]
+        while todo:
+            node = todo.pop()
+            if id(node) in seen or isinstance(node, yaml.ScalarNode):
+                continue
+            seen.add(id(node))
+            if isinstance(node, yaml.SequenceNode):
+                todo += node.value
+                continue
+            keys: set[str] = set()
+            for key, value in node.value:
+                line = key.start_mark.line + 1
+                if not isinstance(key, yaml.ScalarNode):
+                    raise SpecError(f"{self.where}:{line}: a key is a text")
+                if key.value in keys:
+                    raise SpecError(f"{self.where}:{line}: the key {key.value!r} stands there twice")
+                keys.add(key.value)
+                key.tag = "tag:yaml.org,2002:str"  # a child may be called no, or 1
+                todo.append(value)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose plain scalars are read as YAML 1.2 does: `no` and `12:30` are texts, `1e-3` is a number."""
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", r"[-+]?[0-9]+", "-+0123456789"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), list(_first))
+
+
+class _Dumper(yaml.SafeDumper):
+    """YAML for people: keys in their order, long texts as blocks."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.yaml_implicit_resolvers = {  # what either version of YAML takes for something else than a text is quoted
+    first: [*older, *_Loader.yaml_implicit_resolvers.get(first, [])]
+    for first, older in yaml.SafeDumper.yaml_implicit_resolvers.items()
+}
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> Any:
+    plain = "\n" in text and not re.search(r"[ \t]$|[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]|\A\s", text, re.MULTILINE)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if plain else None)
+
+
+def _list(dumper: yaml.SafeDumper, items: list[Any]) -> Any:
+    short = all(isinstance(item, int | float | str | None) for item in items) and len(str(items)) < 80
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=short)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(list, _list)
+
+
+def as_yaml(data: Any) -> str:
+    """Data as YAML."""
+    return str(
+        yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=False)
+    )
+
+
+def as_json(data: Any) -> str:
+    """Data as JSON."""
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
