@@ -32,6 +32,10 @@ class Value:
     def __repr__(self) -> str:
         return f"Value({self.path!r})"
 
+    def __call__(self, action: Any, observation: Any) -> Any:
+        """The value at the path, of a step alone: what the `key` of a `rubrics.Switch` can be."""
+        return self.read(action, observation)
+
     def read(self, action: Any, observation: Any, task: Any = None) -> Any:
         """The value at the path.
 

@@ -174,7 +174,7 @@ class Builder:
 
     def _checked(self, kind: Kind, arguments: Mapping[str, Any], place: Place) -> dict[str, Any]:
         try:
-            return kind.adapter.validate_json(json.dumps(arguments), strict=True)
+            return kind.adapter.validate_json(json.dumps(arguments, allow_nan=False), strict=True)
         except KindError as error:
             raise self.fault(place, str(error)) from None
         except (ValueError, TypeError) as error:

@@ -14,6 +14,7 @@ from rubrics.score import RubricError
 
 SUFFIXES = (".yaml", ".yml", ".json")
 Key = str | int
+_NOT_YAML = re.compile("[^\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class SpecError(RubricError, ValueError):
@@ -36,8 +37,8 @@ class Document:
         self.where = where
         text = text.removeprefix("\ufeff")
         try:
-            # Tabs between the parts of JSON are none of YAML; within its texts they are escaped.
-            self.root: Any = yaml.compose(text.replace("\t", " ") if is_json else text, _Loader)
+            # Lines of JSON are found as those of YAML, which lacks some characters and breaks lines at others.
+            self.root: Any = yaml.compose(_NOT_YAML.sub("?", text.replace("\t", " ")) if is_json else text, _Loader)
             if self.root is None:
                 raise SpecError(f"{where}: the file is empty; it holds a node, such as {{kind: WeightedSum, …}}")
             self._refuse_doubled(self.root)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from rubrics.criteria.values import Value
+
 if TYPE_CHECKING:
     from rubrics.spec.building import Builder, Place
     from rubrics.spec.writing import Writer
@@ -102,21 +104,29 @@ class HeldCredit(HeldKind):
 
 
 class HeldFunction(Held):
-    """A function of a module, `module:function` or `file.py:function`. The reader must have allowed the module."""
+    """A function of a module, `module:function` or `file.py:function`, which the reader must have allowed; or, where it
+    is called with a step, a path into it, such as `action.tool`."""
 
-    form: ClassVar[dict[str, Any]] = {"type": "string", "pattern": "^[^:]+:[^:]+$", "description": "module:function"}
+    form: ClassVar[dict[str, Any]] = {"type": "string", "description": "module:function, or a path such as action.tool"}
 
     @classmethod
     def check(cls, data: Any) -> None:
-        if not isinstance(data, str) or not all(data.rpartition(":")[::2]):
+        if not isinstance(data, str):
             raise ValueError("a function is named as module:function, or file.py:function")
+        if ":" not in data:
+            Value(data)
 
     def build(self, builder: Builder, place: Place) -> Any:
-        return builder.imported(self.data, place)
+        if ":" not in self.data:
+            return Value(self.data)
+        found = builder.imported(self.data, place)
+        if not callable(found):
+            raise builder.fault(place, f"{self.data} is no function")
+        return found
 
     @classmethod
     def written(cls, value: Any, writer: Writer) -> Any:
-        return writer.named(value)
+        return value.path if isinstance(value, Value) else writer.named(value)
 
 
 class HeldPath(Held):

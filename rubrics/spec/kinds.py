@@ -12,12 +12,13 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, NotRequired, Required, TypeVar, Union, cast, get_args, get_origin
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, PlainValidator, TypeAdapter, WithJsonSchema
 from pydantic.errors import PydanticUserError
 from typing_extensions import TypedDict
 
 import rubrics.criteria
 from rubrics.credit import Credit
+from rubrics.criteria.values import Value
 from rubrics.node import Node
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError
@@ -119,12 +120,16 @@ class Kind:
 
     def call(self, arguments: dict[str, Any]) -> Any:
         """The object that the arguments make."""
-        several = next((p.name for p in self.parameters.values() if p.kind is p.VAR_POSITIONAL), None)
-        if several is None:
-            return self.cls(**arguments)
-        rest = {name: value for name, value in arguments.items() if name != several}
-        given = arguments.get(several, [])
-        return self.cls(given, **rest) if several in self.fields else self.cls(*given, **rest)
+        rest, first = dict(arguments), []
+        several = [p for p in self.parameters.values() if p.kind is p.VAR_POSITIONAL]
+        if several and several[0].name in rest:
+            for name, parameter in self.parameters.items():
+                if parameter is several[0]:
+                    break
+                first.append(rest.pop(name, parameter.default))
+            given = rest.pop(several[0].name)
+            first += [given] if several[0].name in self.fields else given
+        return self.cls(*first, **rest)
 
     def arguments(self, value: Any) -> dict[str, Any]:
         """The arguments that make an equal object; those that have their defaults are left out.
@@ -218,12 +223,24 @@ def custom(name: str, cls: type) -> Kind:
     return Kind(name, cls)
 
 
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"it must be a number, not {value!r:.80}")
+    return value
+
+
+Number = Annotated[Any, PlainValidator(_number), WithJsonSchema({"type": "number"})]
+"""A float; a whole number stays one, since a class may tell 1 from 1.0."""
+
+
 def as_data(annotation: Any) -> Any:
     """The type of an argument as a file gives it: what stands for objects in place of their classes."""
     if annotation is inspect.Parameter.empty:
         return Any
     if (held := held_for(annotation)) is not None:
         return held
+    if annotation is float:
+        return Number
     origin, parts = get_origin(annotation), get_args(annotation)
     if collections.abc.Callable in (annotation, origin) or annotation is typing.Callable:
         return HeldFunction
@@ -271,3 +288,4 @@ def _is_credit(value: Any) -> bool:
 stands_for(HeldNode, Node)
 stands_for(HeldCredit, Credit, _is_credit)
 stands_for(HeldPath, Path)
+stands_for(HeldFunction, Value)

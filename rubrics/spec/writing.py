@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Set
@@ -78,6 +79,8 @@ class Writer:
 
     def value(self, value: Any) -> Any:
         """Any value as data."""
+        if isinstance(value, float) and not math.isfinite(value):
+            raise self.refused(f"it is {value}; a file holds finite numbers")
         if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
             return value if type(value) in (bool, int, float, str, type(None)) else to_jsonable_python(value)
         if (held := held_of(value)) is not None:
@@ -108,7 +111,8 @@ class Writer:
             or "<" in name
             or getattr(value, "__self__", None) is not None
         ):
-            raise self.refused(f"{value!r:.80} has no name that a file could give; make it a function of a module")
+            shown = name or repr(value)
+            raise self.refused(f"{shown[-80:]} has no name that a file could give; define it at the top of a module")
         module = str(value.__module__)
         path = file_of(module)
         if path is None:
