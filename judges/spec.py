@@ -8,7 +8,6 @@ A prompt is a template, or `{file: judge.md}` with a path relative to the file, 
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -16,12 +15,13 @@ from judges.asking import Asker
 from judges.checklist import Checklist, Criterion
 from judges.clients.litellm import LiteLLMClient
 from judges.clients.openai_compatible import OpenAICompatibleClient
+from judges.clients.secret import host_of
 from judges.judge import Judge
 from judges.jury import Jury
 from judges.leaf import LLMJudge
 from judges.limits import Budget
 from judges.prompt import Prompt
-from judges.scale import Binary, Scale, scale_from
+from judges.scale import Scale, scale_from
 from judges.trajectory import TrajectoryJudge
 from rubrics.spec.building import Builder, Place
 from rubrics.spec.held import Held, HeldKind, HeldPath, stands_for
@@ -185,6 +185,17 @@ def _of_judge(judge: Judge) -> dict[str, Any]:
     return {**kept, "samples": judge.samples, "min_mass": judge.min_mass, **_options(judge.asker)}
 
 
+def _of_client(client: OpenAICompatibleClient) -> dict[str, Any]:
+    host = host_of(client.address, "OpenAICompatibleClient")
+    return {
+        "api_base": client.address,
+        "wire": client.wire,
+        "extra": client._extra or None,
+        "max_tokens_field": client._limit_field,
+        "endpoint": None if client.endpoint == host else client.endpoint,
+    }
+
+
 def _of_jury(jury: Jury) -> dict[str, Any]:
     return {"judges": jury.judges, "aggregate": jury.aggregate, "quorum": jury.quorum}
 
@@ -222,20 +233,16 @@ def _of_checklist(node: Checklist) -> dict[str, Any]:
             **_options(judge.asker),
         }
         how |= {} if judge.form.reason else {"reason": False}
-    counted = Counter(str(scale.to_dict()) for scale in scales)
-    usual = next(scale for scale in scales if str(scale.to_dict()) == counted.most_common(1)[0][0])
-    criteria = [
-        {
-            "text": leaf.criterion.text,
-            "weight": weight,
-            "id": name,
-            **({} if str(scale.to_dict()) == str(usual.to_dict()) else {"scale": scale}),
-        }
-        for name, leaf, weight, scale in zip(node._rubric_children, leaves, node.weights, scales, strict=True)
-    ]
+    usual = next((scale for leaf, scale in zip(leaves, scales, strict=True) if leaf.criterion.scale is None), None)
+    criteria = []
+    for leaf, weight in zip(leaves, node.weights, strict=True):
+        given: Criterion = leaf.criterion
+        weighs = given.weight if given.weight == weight else weight  # a load of other weights leaves the criteria alone
+        own = {} if given.scale is None else {"scale": given.scale}
+        criteria.append({"text": given.text, "weight": weighs, "id": given.id, **own})
     return {
         "criteria": criteria,
-        "scale": None if isinstance(usual, Binary) and usual.to_dict() == Binary().to_dict() else usual,
+        "scale": usual,
         **how,
         "on_failure": leaves[0].on_failure,
         "on_unscored": node.on_unscored,
@@ -293,7 +300,7 @@ for _kind in (
     Kind("Judge", Judge, {**_SHARED, "prompt": HeldPrompt}, _of_judge, "judge"),
     Kind("Jury", Jury, {"judges": HeldJudge | list[HeldJudge]}, _of_jury, "judge"),
     Kind("LiteLLMClient", LiteLLMClient, {"api_key": None}, family="client"),
-    Kind("OpenAICompatibleClient", OpenAICompatibleClient, {"api_key": None}, family="client"),
+    Kind("OpenAICompatibleClient", OpenAICompatibleClient, {"api_key": None}, _of_client, "client"),
 ):
     add(_kind)
 

@@ -152,10 +152,9 @@ class Builder:
 
     def _kind(self, name: Any, place: Place, family: str) -> Kind:
         if not isinstance(name, str) or not name:
-            raise self.fault(
-                place[:-1],
-                "a kind is missing: {kind: …} names what it is" if name is None else f"a kind is a text, not {name!r}",
-            )
+            if name is None:
+                raise self.fault(place[:-1], "a kind is missing: {kind: …} names what it is")
+            raise self.fault(place, f"a kind is a text, not {name!r}")
         if ":" in name:
             found = self.imported(name, place)
             if family != "node" or not isinstance(found, type) or not issubclass(found, Rubric):
@@ -181,28 +180,36 @@ class Builder:
             if not isinstance(error, ValidationError):  # infinity, or what else YAML knows and JSON does not
                 raise self.fault(place, f"an argument is no JSON: {error}") from None
             invalid = error
-        problems: dict[Place, list[str]] = {}
-        for problem in invalid.errors(include_url=False, include_input=True):
-            where = (*place, *problem["loc"])
-            problems.setdefault(self.document.found(where), []).append(_explained(kind, problem))
-        for where, messages in problems.items():
-            if not any(other[: len(where)] == where and other != where for other in problems):
-                self.fault(where, " or ".join(dict.fromkeys(messages)))
+        problems: dict[Place, list[Any]] = {}
+        for problem in invalid.errors(include_url=False):
+            problems.setdefault(self.document.found((*place, *problem["loc"])), []).append(problem)
+        for where, several in problems.items():
+            if any(other[: len(where)] == where and other != where for other in problems):
+                several = [problem for problem in several if problem["type"] == "missing"]  # the inner fault says more
+            for message in _explained(kind, several):
+                self.fault(where, message)
         raise _Failed
 
 
-def _explained(kind: Kind, problem: Any) -> str:
-    name = problem["loc"][-1] if problem["loc"] else ""
-    if problem["type"] == "extra_forbidden":
-        known = list(kind.given)
-        close = difflib.get_close_matches(str(name), known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(known) or 'no arguments'}"
-        return f"{kind.name} has no argument {name!r}; {hint}"
-    if problem["type"] == "missing":
-        return f"{kind.name} needs the argument {name!r}"
-    if problem["type"] == "value_error":
-        return str(problem["ctx"]["error"])
-    return f"{problem['msg'].replace('Input should be', 'it must be')}, not {_said(problem['input'])}"
+def _explained(kind: Kind, problems: list[Any]) -> list[str]:
+    """What is wrong with one argument. Several ways in which it is of the wrong type are told together."""
+    told: list[str] = []
+    wanted: list[str] = []
+    for problem in problems:
+        name = problem["loc"][-1] if problem["loc"] else ""
+        if problem["type"] == "extra_forbidden":
+            close = difflib.get_close_matches(str(name), kind.given, 1)
+            hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(kind.given) or 'no arguments'}"
+            told.append(f"{kind.name} has no argument {name!r}; {hint}")
+        elif problem["type"] == "missing":
+            told.append(f"{kind.name} needs the argument {name!r}")
+        elif problem["type"] == "value_error":
+            told.append(str(problem["ctx"]["error"]))
+        else:
+            wanted.append(problem["msg"].removeprefix("Input should be "))
+    if wanted:
+        told.append(f"it must be {' or '.join(dict.fromkeys(wanted))}, not {_said(problems[-1]['input'])}")
+    return told
 
 
 def _said(value: Any) -> str:

@@ -66,7 +66,7 @@ class HeldNode(Held):
 
     @classmethod
     def check(cls, data: Any) -> None:
-        if not isinstance(data, Mapping) or not ("kind" in data or "$ref" in data):
+        if not isinstance(data, Mapping):
             raise ValueError("a node is a mapping with a kind, such as {kind: WeightedSum, …}")
 
     def build(self, builder: Builder, place: Place) -> Any:
