@@ -12,6 +12,7 @@ from rubrics.cli.diff import diff
 from rubrics.cli.formats import formats
 from rubrics.cli.reaggregate import reaggregate
 from rubrics.cli.rescore import rescore
+from rubrics.cli.spec import diff_spec, schema, show
 from rubrics.cli.table import table
 
 app = typer.Typer(
@@ -37,5 +38,5 @@ def rubrics(
     """Composable reward rubrics for LLM agents."""
 
 
-for command in (rescore, diff, table, reaggregate, convert, formats):
-    app.command()(command)
+for command in (rescore, diff, table, reaggregate, convert, formats, show, schema, diff_spec):
+    app.command(command.__name__.replace("_", "-"))(command)

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
+AllowImport = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-import",
+        metavar="MODULE",
+        help="A module, a package or a .py file that a rubric in YAML or JSON may import; may be given several times.",
+        show_default=False,
+    ),
+]
+
 
 def prices(text: str, option: str = "--price") -> tuple[float, float]:
     """The two numbers of an option `PROMPT,REPLY`, in dollars a million tokens.

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from rubrics.cli.options import AllowImport
 from rubrics.cli.said import complain, refused
 from rubrics.files import replacing
 from rubrics.formats import FormatError
@@ -22,13 +23,15 @@ def reaggregate(
     rubric: Annotated[
         str,
         typer.Option(
-            metavar="PATH_OR_MODULE:FACTORY",
-            help="The rubric with other weights or thresholds, of the same leaves.",
+            metavar="RUBRIC",
+            help="The rubric with other weights or thresholds, of the same leaves: PATH_OR_MODULE:FACTORY, or a file "
+            "of data, .yaml or .json.",
             show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="OUT.jsonl", help="Where the rows go.", show_default=False)],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+    allow_import: AllowImport = None,
 ) -> None:
     """Change weights, thresholds and containers over a finished run. No leaf and no model is asked.
 
@@ -40,7 +43,7 @@ def reaggregate(
     if out.exists() and not overwrite:
         raise refused(f"{out} exists; choose another file, or give --overwrite")
     try:
-        tree = load_rubric(rubric)
+        tree = load_rubric(rubric, allow_import=allow_import or ())
         with replacing(out) as part, part.open("wb") as file:  # OUT stays until the run has been read through
             summary = Summary()
             for row in again(read_rows(run), tree):

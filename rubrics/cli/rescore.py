@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rubrics import formats
-from rubrics.cli.options import prices
+from rubrics.cli.options import AllowImport, prices
 from rubrics.cli.progress import Meter, rows_in, stopping
 from rubrics.cli.said import BAD_INPUT, INTERRUPTED, OUT_OF_BUDGET, RUBRIC_RAISED, complain, refused
 from rubrics.rescoring import (
@@ -61,8 +61,9 @@ def rescore(
     rubric: Annotated[
         str,
         typer.Option(
-            metavar="PATH_OR_MODULE:FACTORY",
-            help="The rubric: a function that returns a tree, or the tree itself, in a file or module.",
+            metavar="RUBRIC",
+            help="The rubric: PATH_OR_MODULE:FACTORY, a function that returns a tree or the tree itself, in a file or "
+            "module; or a file of data, .yaml or .json.",
             show_default=False,
         ),
     ],
@@ -162,6 +163,7 @@ def rescore(
     show: Annotated[
         str, typer.Option(metavar="ID", help="The trajectory whose tree is printed: an id, 'first' or 'none'.")
     ] = "first",
+    allow_import: AllowImport = None,
 ) -> None:
     """Score recorded trajectories again under a rubric.
 
@@ -172,7 +174,7 @@ def rescore(
     is written all the same. 3: the budget is used up. 130: interrupted.
     """
     try:
-        tree = load_any_rubric(rubric)
+        tree = load_any_rubric(rubric, allow_import=allow_import or ())
         classes = load_types(types) if types else None
     except LoadError as error:
         raise refused(str(error)) from None

@@ -1,8 +1,9 @@
-"""Objects named on a command line: `PATH_OR_MODULE:NAME`."""
+"""Objects named on a command line: `PATH_OR_MODULE:NAME`, or a file of data."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from weakref import ref
@@ -13,32 +14,44 @@ from rubrics.rescoring.types import Types
 from rubrics.rubric import Rubric
 from rubrics.score import StructureError
 
+_DATA = (".yaml", ".yml", ".json")
 _DEFAULTS = ("make_rubric", "rubric")
 _named: dict[int, tuple[ref[Rubric], str]] = {}
 
 
-def load_rubric(name: str) -> Rubric:
-    """The tree that `PATH_OR_MODULE:FACTORY` stands for: `rubrics/legal.py:make_rubric` or `legal.rubrics:make_rubric`.
+def load_rubric(name: str, *, allow_import: Iterable[str] = ()) -> Rubric:
+    """The tree that `PATH_OR_MODULE:FACTORY` stands for: `rubrics/legal.py:make_rubric` or `legal.rubrics:make_rubric`;
+    or that a file of data, `legal.yaml`, describes.
 
     What is named may be a function without arguments that returns the tree, the tree itself, or a `Rubric` class.
     Without a name, `make_rubric` or `rubric` is looked for. A file may import its neighbours, and it takes no module's
     name: a file `json.py` does not stand in for `json`.
 
+    Args:
+        allow_import: modules that a file of data may import (see `rubrics.load`).
+
     Raises:
         LoadError: the file or module does not import, has nothing of that name, or what is there gives no `Rubric`.
     """
-    found = load_any_rubric(name)
+    found = load_any_rubric(name, allow_import=allow_import)
     if not isinstance(found, Rubric):
         raise LoadError(f"{name} is a group rubric ({_kind(found)}), and a tree is needed here")
     return found
 
 
-def load_any_rubric(name: str) -> Rubric | GroupRubric:
+def load_any_rubric(name: str, *, allow_import: Iterable[str] = ()) -> Rubric | GroupRubric:
     """Like `load_rubric`, of a tree or of a group rubric.
 
     Raises:
         LoadError: as for `load_rubric`.
     """
+    if name.lower().endswith(_DATA):
+        from rubrics.spec import SpecError, load
+
+        try:
+            return load(name, allow_import=allow_import)
+        except SpecError as error:
+            raise LoadError(str(error)) from error
     where, attribute = _split(name)
     module = load_module(where)
     if attribute is None:
