@@ -2,9 +2,9 @@
 
 A fingerprint covers what can change a score: the structure, the attributes of the nodes (weights, thresholds, prompts,
 models) and the source of classes and functions that are not installed packages, with the constants and functions that
-they name. Comments, docstrings and formatting are no part of it, nor are caches, clients, keys and budgets. It is the
-same on every machine and Python version; only for code whose source cannot be read (typed into an interpreter) it
-depends on the version.
+they name; of installed packages, the source of the classes of nodes. Comments, docstrings and formatting are no part of
+it, nor are caches, clients, keys and budgets. It is the same on every machine and Python version; only for code whose
+source cannot be read (typed into an interpreter) it depends on the version.
 """
 
 from __future__ import annotations
@@ -172,8 +172,8 @@ class _Reader:
     # -- code ---------------------------------------------------------------------------------------------------------
 
     def kind(self, kind: type) -> Any:
-        """A class: its name, and where it is no installed one its source and that of its bases."""
-        return self._read(kind, kind, lambda: [self._source(base) for base in kind.__mro__ if not _installed(base)])
+        """A class: its name, and its source and that of its bases, but for installed ones; a node's counts always."""
+        return self._read(kind, kind, lambda: [self._source(base) for base in kind.__mro__ if _counts(base)])
 
     def function(self, function: FunctionType) -> Any:
         """A function: its source, and what it has enclosed."""
@@ -315,6 +315,11 @@ def _installed(what: Any) -> bool:
     name = what.__name__ if isinstance(what, ModuleType) else str(getattr(what, "__module__", None))
     module = sys.modules.get(name)
     return module is not None and _module_installed(name, getattr(module, "__file__", None))
+
+
+def _counts(base: type) -> bool:
+    """Whether the source of a class is part of a fingerprint: a package of graders can be installed anew."""
+    return not _installed(base) or (issubclass(base, Node) and not _is_ours(base))
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 
 from judges import Binary, Checklist, Judge, Likert, LLMJudge, ScriptedClient
-from rubrics import EqualSplit, Gate, Map, Rubric, Sequential, TrajectoryRubric, WeightedSum
+from rubrics import EqualSplit, Gate, Map, Rubric, Sequential, TrajectoryRubric, WeightedSum, fingerprinting
 from rubrics.fingerprinting import fingerprint, fingerprints
+from rubrics.rescoring import load_rubric
 from tests.leaves import Fixed
 from tests.random_trees import build, plain, specs
 
@@ -242,3 +243,20 @@ def test_the_content_of_tensors_counts():
 
     assert fingerprint(Leaf(Tensor([1.0, 2.0]))) == fingerprint(Leaf(Tensor([1.0, 2.0])))
     assert fingerprint(Leaf(Tensor([1.0, 2.0]))) != fingerprint(Leaf(Tensor([1.0, 3.0])))
+
+
+def test_the_source_of_an_installed_node_counts(tmp_path, monkeypatch):
+    path = tmp_path / "own.py"
+    known = fingerprinting._module_installed
+
+    def found(source):
+        path.write_text(source)
+        tree = load_rubric(str(path))
+        own = type(tree).__module__
+        monkeypatch.setattr(fingerprinting, "_module_installed", lambda name, file: name == own or known(name, file))
+        return fingerprint(tree)
+
+    source = "from rubrics import Rubric\nclass Own(Rubric):\n    def forward(self, a, o): return 1.0\nrubric = Own()\n"
+    first = found(source)
+    assert found(source.replace("1.0", "1.0  # a comment")) == first
+    assert found(source.replace("1.0", "0.75")) != first
