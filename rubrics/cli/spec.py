@@ -42,17 +42,16 @@ def show(
     Exit code 2: it cannot be loaded, or not be written in that form.
     """
     from rubrics import spec
-    from rubrics.spec import showing
     from rubrics.spec.documents import as_json, as_yaml
 
     tree = _loaded(rubric, allow_import)
     try:
         if form is Form.text:
-            shown = showing.described(tree, color=sys.stdout.isatty())
+            shown = spec.described(tree, color=sys.stdout.isatty())
         elif form is Form.mermaid:
-            shown = showing.mermaid(tree)
+            shown = spec.mermaid(tree)
         elif form is Form.svg:
-            shown = showing.svg(tree, Path(rubric).name)
+            shown = spec.svg(tree, Path(rubric).name)
         else:
             data = spec.data_of(tree)
             shown = as_json(data) if form is Form.json else as_yaml(data)
@@ -79,9 +78,9 @@ def diff_spec(
 
     Exit code 0: they are the same rubric. 1: they differ. 2: one cannot be loaded.
     """
-    from rubrics.spec.changes import spec_changes
+    from rubrics import spec
 
-    changes = spec_changes(_loaded(before, allow_import), _loaded(after, allow_import))
+    changes = spec.spec_changes(_loaded(before, allow_import), _loaded(after, allow_import))
     for change in changes:
         typer.echo(printable(str(change)))
     if changes:

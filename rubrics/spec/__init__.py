@@ -26,9 +26,11 @@ from rubrics.fingerprinting import fingerprints
 from rubrics.modules import file_of
 from rubrics.rubric import Rubric
 from rubrics.spec.building import Builder
+from rubrics.spec.changes import SpecChange, spec_changes
 from rubrics.spec.documents import SUFFIXES, Document, SpecError, as_json, as_yaml
 from rubrics.spec.kinds import KindError, register
 from rubrics.spec.schema import schema
+from rubrics.spec.showing import Needs, described, mermaid, needs, svg
 from rubrics.spec.writing import Writer
 
 
@@ -113,12 +115,19 @@ def data_of(tree: Rubric, folder: str | Path = ".") -> dict[str, Any]:
 
 __all__ = [
     "KindError",
+    "Needs",
+    "SpecChange",
     "SpecError",
     "data_of",
+    "described",
     "dump",
     "dumps",
     "load",
     "loads",
+    "mermaid",
+    "needs",
     "register",
     "schema",
+    "spec_changes",
+    "svg",
 ]
