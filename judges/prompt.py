@@ -42,6 +42,9 @@ class Prompt:
         variables: the names the template may use; None for any.
         where, line: where it was read and the line it begins on, for messages.
 
+    Attributes:
+        unfenced: the lines on which a value is printed without saying whether it can be trusted.
+
     Raises:
         PromptError: the template has a syntax error, or uses a name that is not in `variables`.
     """
@@ -136,9 +139,10 @@ class Prompt:
                 raise PromptError(
                     f"{who}, line {self._line(node.lineno)}: `untrusted` must be the last filter of an expression"
                 )
-        for line in _Printed(tree).lines:
+        self.unfenced = tuple(map(self._line, _Printed(tree).lines))
+        for line in self.unfenced:
             warnings.warn(
-                f"{who}, line {self._line(line)}: a value is printed without a filter; write `| untrusted` where it "
+                f"{who}, line {line}: a value is printed without a filter; write `| untrusted` where it "
                 "comes from what is judged, or `| trusted` where you vouch for it",
                 PromptWarning,
                 stacklevel=_level_of_caller(),

@@ -72,15 +72,18 @@ def read_cassette(path: str | Path) -> list[Entry]:
     """The exchanges of a cassette and its shards, in the order of the files.
 
     Raises:
-        GoldenError: it is not there, or cannot be read.
+        GoldenError: it is not there, cannot be read, or is another kind of file.
     """
     files = files_of(Path(path))
     if not files:
         raise GoldenError(f"{path}: there is no such cassette")
     try:
-        return list(_read(tuple((file, (at := file.stat()).st_mtime_ns, at.st_size) for file in files)))
+        found = _read(tuple((file, (at := file.stat()).st_mtime_ns, at.st_size) for file in files))
+        if not found and any(file.read_bytes().strip() for file in files):
+            raise GoldenError(f"{path}: no line of it is an exchange; a cassette is cassettes/NAME.jsonl beside its suite")
     except OSError as error:
         raise GoldenError(f"{path}: {error}") from None
+    return list(found)
 
 
 @lru_cache(maxsize=4)

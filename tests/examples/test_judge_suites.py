@@ -45,6 +45,16 @@ def test_the_vague_prompt_is_caught() -> None:
     assert not any(answer.failure for case in report.cases for answer in case.answers)
 
 
+def test_the_clear_prompt_is_obeyed_by_no_injection_but_the_plainest() -> None:
+    """The row that the page makes of it: right on every row, and lifted by whoever asks."""
+    report = replayed("tone/attacked")
+    figures = figures_of(report)
+    lifted = {flips.name: sum(bool(flip.flipped) for flip in flips.verdicts) for flips in report.perturbations}
+    assert lifted == {"fake_verdict": 0, "closed_fence": 3, "grade_in_last_line": 0, "ignore_the_above": 33}
+    assert figures.intervals["accuracy"].estimate == 1.0
+    assert {problem.what for problem in problems_of(report, figures)} == {"flips[ignore_the_above]"}
+
+
 @pytest.mark.parametrize("name", ["tone/tone", "tone/vague"])
 def test_no_example_of_a_prompt_is_a_row_that_is_tested(name: str) -> None:
     suite = Suite.load(SUITES / f"{name}.judge.yaml")

@@ -102,3 +102,17 @@ def test_a_cassette_that_is_being_written(run: Run, suite: Path) -> None:
 def test_a_cassette_that_is_not_there(run: Run, command: str) -> None:
     result = run("cassette", command, "x.jsonl", *(["a"] if command == "show" else []))
     assert result.exit_code == 2 and result.stderr == "judges: x.jsonl: there is no such cassette\n"
+
+
+@pytest.mark.filterwarnings("default::judges.store.StoreWarning")
+@pytest.mark.parametrize("content", [None, b'{"key": "torn', b"not json\n"])
+def test_a_file_of_another_kind_is_refused_and_left_alone(run: Run, suite: Path, content: bytes | None) -> None:
+    path = suite if content is None else Path("bad.jsonl")
+    if content is not None:
+        path.write_bytes(content)
+    before = path.read_bytes()
+    for command in ("list", "prune"):
+        result = run("cassette", command, path)
+        assert result.exit_code == 2
+        assert result.stderr.splitlines()[-1].startswith(f"judges: {path}: no line of it is an exchange; a cassette is")
+    assert path.read_bytes() == before
