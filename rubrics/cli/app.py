@@ -9,6 +9,7 @@ import typer
 from rubrics import __version__
 from rubrics.cli.convert import convert
 from rubrics.cli.diff import diff
+from rubrics.cli.doctor import doctor
 from rubrics.cli.formats import formats
 from rubrics.cli.reaggregate import reaggregate
 from rubrics.cli.rescore import rescore
@@ -38,5 +39,5 @@ def rubrics(
     """Composable reward rubrics for LLM agents."""
 
 
-for command in (rescore, diff, table, reaggregate, convert, formats, show, schema, diff_spec):
+for command in (rescore, diff, table, reaggregate, convert, formats, show, schema, diff_spec, doctor):
     app.command(command.__name__.replace("_", "-"))(command)
