@@ -80,7 +80,7 @@ def read_cassette(path: str | Path) -> list[Entry]:
     try:
         found = _read(tuple((file, (at := file.stat()).st_mtime_ns, at.st_size) for file in files))
         if not found and any(file.read_bytes().strip() for file in files):
-            raise GoldenError(f"{path}: no line of it is an exchange; a cassette is cassettes/NAME.jsonl beside its suite")
+            raise GoldenError(f"{path}: no line of it is an exchange; the cassette of a suite is cassettes/NAME.jsonl")
     except OSError as error:
         raise GoldenError(f"{path}: {error}") from None
     return list(found)

@@ -115,6 +115,8 @@ def doctor(
         held = expression(outcome) if outcome else None
         wanted = condition(where) if where else None
         priced = judging.price_of(*prices(price)) if price is not None else None
+        if missing := next((path for path in files or () if not path.exists()), None):
+            raise refused(f"{missing}: No such file or directory")
         episodes: Any = None
         if files:
             episodes = read(files, format=format)

@@ -159,7 +159,7 @@ def _length(data: Measured) -> Iterator[Finding]:
 
 
 def _effect(rewards: Floats, lengths: Floats, given: Floats | None) -> float:
-    """What the longest answers get more than the shortest, by a linear fit on ranks of length, in spans of the reward."""
+    """What the longest answers get beyond the shortest, by a linear fit on ranks of length, in spans of the reward."""
     beside = [] if given is None else [given]
     design = np.column_stack([np.ones(rewards.size), ranks(lengths) / rewards.size, *beside])
     span = float(np.ptp(rewards))

@@ -114,5 +114,5 @@ def test_a_file_of_another_kind_is_refused_and_left_alone(run: Run, suite: Path,
     for command in ("list", "prune"):
         result = run("cassette", command, path)
         assert result.exit_code == 2
-        assert result.stderr.splitlines()[-1].startswith(f"judges: {path}: no line of it is an exchange; a cassette is")
+        assert result.stderr.splitlines()[-1].startswith(f"judges: {path}: no line of it is an exchange; the cassette")
     assert path.read_bytes() == before
