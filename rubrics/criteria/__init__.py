@@ -5,7 +5,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_HOMES: dict[str, str] = {}  # name -> module of this package; resolved on first use, so that the import stays light
+_SUBJECTS = {
+    "text": ("Exact", "Contains", "Regex", "Length", "Overlong", "Repetition", "Tags", "Citations", "Language"),
+    "overlap": ("Fuzzy", "TokenOverlap", "Bleu", "Chrf", "Rouge"),
+    "numbers": ("NumericEqual", "InRange", "MultipleChoice", "MathEqual"),
+    "structure": ("ParsesJson", "MatchesSchema", "ValueIs", "ParsesXml", "ParsesYaml", "ParsesSql", "Markdown"),
+    "base": ("TextCheck", "ReferenceCheck"),
+}
+_HOMES = {
+    name: module for module, names in _SUBJECTS.items() for name in names
+}  # resolved on first use: a light import
+_BASES = ("TextCheck", "ReferenceCheck")
 
 
 def __getattr__(name: str) -> Any:
@@ -17,5 +27,8 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     return sorted(__all__)
 
+
+KINDS = sorted(set(_HOMES) - set(_BASES))
+"""The names of the leaves, which are kinds of files of rubrics as well."""
 
 __all__ = sorted(_HOMES)

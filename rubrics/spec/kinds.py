@@ -191,7 +191,7 @@ def add(kind: Kind) -> None:
 
 def registered(family: str = "node") -> list[str]:
     """The names of all kinds."""
-    criteria = rubrics.criteria.__all__ if family == "node" else []
+    criteria = rubrics.criteria.KINDS if family == "node" else []
     return sorted({*OURS[family], *criteria, *(name for of, name in _kinds if of == family)})
 
 
@@ -200,7 +200,7 @@ def kind_named(name: str, family: str = "node") -> Kind | None:
     if (family, name) not in _kinds:
         if name in OURS[family]:
             import_module(OURS[family][name])
-        elif family == "node" and name in rubrics.criteria.__all__:
+        elif family == "node" and name in rubrics.criteria.KINDS:
             add(Kind(name, getattr(rubrics.criteria, name)))
     return _kinds.get((family, name))
 

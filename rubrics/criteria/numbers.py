@@ -1,0 +1,340 @@
+"""Criteria of numbers: equal within a tolerance, in a range, in units; a choice of several; equal as mathematics."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from rubrics.criteria.base import ReferenceCheck, TextCheck, inside, library
+from rubrics.criteria.values import Value, quoted
+from rubrics.score import Score, StructureError, Unscored
+
+Pick = Literal["only", "first", "last"]
+_MARKS = str.maketrans({"−": "-", "–": "-", "‒": "-", "\u202f": "\u00a0", "\u2009": "\u00a0"})
+
+
+def _pattern(decimal: str, group: str) -> re.Pattern[str]:
+    """Numbers with a decimal mark, and another mark, an apostrophe or a narrow space between groups of three digits."""
+    grouped = rf"\d{{1,3}}(?:(?P<mark>[{group}'’\u00a0])\d{{3}})(?:(?P=mark)\d{{3}})*"
+    fraction = rf"[{decimal}]\d+"
+    number = rf"[-+]?(?:{grouped}(?:{fraction})?|\d+(?:{fraction})?|{fraction})(?:[eE][-+]?\d{{1,4}})?"
+    return re.compile(rf"(?<![\w.,]){number}(?!\d|[.,]\d)")
+
+
+_PATTERNS = {".": _pattern(".", ","), ",": _pattern(",", ".")}
+_UNIT = re.compile(r"\s?(°?[^\W\d_][^\W\d_]*(?:\s?[*/·^]\s?[-\w]+|[²³])*|[%‰°€$£])")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A number in a text.
+
+    Attributes:
+        value: it.
+        unit: what follows it and may be a unit; empty where nothing does.
+    """
+
+    value: float
+    unit: str = ""
+
+
+def numbers_in(text: str, decimal: Literal[".", ","] = ".") -> list[Found]:
+    """The numbers of a text: `-3`, `1,234.5`, `1e-3`, `½`, each with the unit that follows.
+
+    Fractions such as 3/4, dates and versions are no numbers: a digit, a point or a letter beside a number makes it a
+    part of something else.
+
+    Args:
+        decimal: the decimal mark; the other one may group digits by threes.
+    """
+    text = text.translate(_MARKS)
+    spelled = "".join(_vulgar(letter) for letter in text)
+    group = "," if decimal == "." else "."
+    found = []
+    for match in _PATTERNS[decimal].finditer(spelled):
+        before, after = spelled[max(match.start() - 1, 0) : match.start()], spelled[match.end() : match.end() + 2]
+        if before in ("/", ":") or after.startswith("/") or re.match(r":\d", after):
+            continue
+        value = float(re.sub(f"[{group}'’\u00a0]", "", match.group()).replace(",", "."))
+        unit = _UNIT.match(spelled, match.end())
+        if math.isfinite(value):
+            found.append(Found(value, unit.group(1) if unit else ""))
+    return found
+
+
+def _vulgar(letter: str) -> str:
+    if unicodedata.category(letter) != "No":
+        return letter
+    value = unicodedata.numeric(letter, None)
+    return letter if value is None or letter in "⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉" else repr(value)
+
+
+class _NumberCheck(TextCheck):
+    """A leaf that looks at one number of a text."""
+
+    def __init__(self, pick: Pick, decimal: Literal[".", ","], of: str, within: str | None) -> None:
+        super().__init__(of, within)
+        if pick not in ("only", "first", "last"):
+            raise StructureError(f"{type(self).__name__}: pick is 'only', 'first' or 'last', not {pick!r}")
+        if decimal not in (".", ","):
+            raise StructureError(f"{type(self).__name__}: decimal is '.' or ',', not {decimal!r}")
+        self.pick: Pick = pick
+        self.decimal: Literal[".", ","] = decimal
+
+    def number_in(self, text: str) -> Found | Score:
+        """The number that is meant, or the score of a text that has none."""
+        found = numbers_in(text, self.decimal)
+        if not found:
+            return Score(0.0, f"there is no number in {quoted(text, 80)}")
+        if self.pick == "only" and len({(each.value, each.unit) for each in found}) > 1:
+            return Score(0.0, f"there are {len(found)} numbers; one was asked for")
+        return found[-1] if self.pick == "last" else found[0]
+
+
+class NumericEqual(_NumberCheck):
+    """Whether a number is the expected one, within a tolerance.
+
+    Args:
+        expected: the number; or expected_from, a path to it (a number, or a text that is one).
+        relative, absolute: it may be off by relative · |expected| or by absolute, whichever is more.
+        unit: of the expected number, such as `km/h`; a number in another unit of its kind is converted, and one without
+            a unit counts as being in this one, unless need_unit. Needs the extra `math`.
+        need_unit: whether the unit must be written.
+        pick: which number of the text is meant; with `only`, several different ones score 0: they are a guess.
+        decimal: the decimal mark.
+        of, within: see `TextCheck`.
+
+    Source of units: pint.
+    """
+
+    def __init__(
+        self,
+        expected: float | None = None,
+        expected_from: str | None = None,
+        relative: float = 1e-6,
+        absolute: float = 0.0,
+        unit: str | None = None,
+        need_unit: bool = False,
+        pick: Pick = "only",
+        decimal: Literal[".", ","] = ".",
+        of: str = "action",
+        within: str | None = None,
+    ) -> None:
+        super().__init__(pick, decimal, of, within)
+        if (expected is None) == (expected_from is None):
+            raise StructureError("NumericEqual: give either expected or expected_from")
+        if expected is not None and not math.isfinite(expected):
+            raise StructureError(f"NumericEqual: expected is a finite number, not {expected}")
+        if relative < 0.0 or absolute < 0.0:
+            raise StructureError("NumericEqual: tolerances are 0 or more")
+        self.expected, self.expected_from = expected, expected_from
+        self.relative, self.absolute, self.unit, self.need_unit = relative, absolute, unit, need_unit
+        self._reference  # noqa: B018
+        if unit is not None:
+            try:
+                _units(self).parse_units(unit)
+            except Exception as error:  # pint raises several kinds
+                raise StructureError(f"NumericEqual: {unit!r} is no unit: {error}") from None
+
+    @cached_property
+    def _reference(self) -> Value | None:
+        return None if self.expected_from is None else Value(self.expected_from)
+
+    def forward(self, action: Any, observation: Any) -> float | Score:
+        expected = self._expected(action, observation)
+        text = self._value.text(action, observation, self.task)
+        if self.within is not None:
+            said = inside(text, self.within)
+            if said is None:
+                return Score(0.0, f"there is no <{self.within}>")
+            text = said
+        found = self.number_in(text)
+        if isinstance(found, Score):
+            return found
+        value = self._converted(found)
+        if isinstance(value, Score):
+            return value
+        if math.isclose(value, expected, rel_tol=0.0, abs_tol=max(self.relative * abs(expected), self.absolute)):
+            return 1.0
+        return Score(0.0, f"it says {value:g}, and {expected:g} is expected")
+
+    def _expected(self, action: Any, observation: Any) -> float:
+        if self._reference is None:
+            return float(self.expected)  # type: ignore[arg-type]
+        value = self._reference.read(action, observation, self.task)
+        if isinstance(value, str):
+            found = numbers_in(value)
+            if len(found) == 1:
+                return found[0].value
+        elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+        raise Unscored(f"{self.expected_from} is no number")
+
+    def _converted(self, found: Found) -> float | Score:
+        if self.unit is None:
+            return found.value
+        registry = _units(self)
+        wanted = registry.parse_units(self.unit)
+        written = _parsed_unit(registry, found.unit)
+        if written is None:
+            if self.need_unit:
+                return Score(0.0, f"it says no unit; {self.unit} is expected")
+            return found.value
+        try:
+            return float(registry.Quantity(found.value, written).to(wanted).magnitude)
+        except Exception as error:  # pint raises several kinds
+            if type(error).__module__.partition(".")[0] != "pint":
+                raise
+            return Score(0.0, f"{found.unit} is no unit like {self.unit}")
+
+
+def _units(who: object) -> Any:
+    return library("pint", "math", who).get_application_registry()
+
+
+def _parsed_unit(registry: Any, text: str) -> Any:
+    """A unit; None where a text is none."""
+    if not text or len(text) > 30:
+        return None
+    text = {"°": "degree", "°C": "degC", "°F": "degF", "‰": "permille"}.get(text, text)
+    try:
+        return registry.parse_units(text.replace("·", "*").replace("²", "^2").replace("³", "^3"))
+    except Exception:  # whatever it is, it is no unit: a word that follows the number
+        return None
+
+
+class InRange(_NumberCheck):
+    """Whether a number lies in a range.
+
+    Args:
+        least, most: the bounds, both allowed; None for no bound.
+        pick, decimal: as for `NumericEqual`.
+        of, within: see `TextCheck`.
+    """
+
+    def __init__(
+        self,
+        least: float | None = None,
+        most: float | None = None,
+        pick: Pick = "only",
+        decimal: Literal[".", ","] = ".",
+        of: str = "action",
+        within: str | None = None,
+    ) -> None:
+        super().__init__(pick, decimal, of, within)
+        if least is None and most is None:
+            raise StructureError("InRange: give least, most or both")
+        if least is not None and most is not None and least > most:
+            raise StructureError(f"InRange: least ({least}) is above most ({most})")
+        self.least, self.most = least, most
+
+    def score_text(self, text: str) -> float | Score:
+        found = self.number_in(text)
+        if isinstance(found, Score):
+            return found
+        low = self.least is not None and found.value < self.least
+        high = self.most is not None and found.value > self.most
+        return Score(0.0, f"it says {found.value:g}, which is too {'low' if low else 'high'}") if low or high else 1.0
+
+
+class MultipleChoice(ReferenceCheck):
+    """Whether a text chooses the expected option.
+
+    What counts is the last statement of an answer (`Answer: B`, `the answer is (B)`, `\\boxed{B}`), or a text that is
+    nothing but an option (`B`, `(b)`, `B. Paris`). A statement that names several options chooses none.
+
+    Args:
+        expected, expected_from, of, within: see `ReferenceCheck`; one letter.
+        options: the letters there are.
+    """
+
+    def __init__(
+        self,
+        expected: str | Sequence[str] | None = None,
+        expected_from: str | None = None,
+        options: str = "ABCD",
+        of: str = "action",
+        within: str | None = None,
+    ) -> None:
+        super().__init__(expected, expected_from, of, within)
+        if not options.isalpha() or not options.isupper() or len(set(options)) != len(options) or len(options) < 2:
+            raise StructureError(f"MultipleChoice: options are capital letters, such as 'ABCD', not {options!r}")
+        given = [expected] if isinstance(expected, str) else expected or ()
+        if wrong := [each for each in given if each.strip().upper() not in list(options)]:
+            raise StructureError(f"MultipleChoice: {wrong[0]!r} is not among the options {options}")
+        self.options = options
+
+    @cached_property
+    def _patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        one = rf"[\"'*_(\[]*(?P<first>[{self.options}])[\"'*_)\]]*(?![\w'’])"
+        more = rf"(?P<more>(?:\s*(?:,|/|&|\bor\b|\band\b)\s*[\"'*_(\[]*[{self.options}][\"'*_)\]]*(?![\w'’]))*)"
+        said = rf"(?:\banswer(?:\s+is|\s*:|\s*=)|\bchoose|\bchoice\s+is|\boption\s+is)\s*:?\s*(?:option\s+)?{one}{more}"
+        boxed = rf"\\boxed\{{\s*(?:\\text\{{)?\s*\(?(?P<boxed>[{self.options}])\)?\s*\}}"
+        alone = rf"\s*[(\[]?([{self.options}])[)\].:]?(?:\s.*)?\s*"
+        return re.compile(f"(?i:{said})|{boxed}"), re.compile(alone, re.DOTALL)
+
+    def choice_in(self, text: str) -> str | None:
+        """The option that a text chooses; None where it chooses none, or several."""
+        statements, alone = self._patterns
+        last = None
+        for last in statements.finditer(text):  # noqa: B007
+            pass
+        if last is not None:
+            found = last.group("boxed") or last.group("first")
+            return None if last.group("more") else found.upper()
+        whole = alone.fullmatch(text) if len(text.strip()) <= 3 or re.match(r"\s*[(\[]?[A-Z][)\].:]", text) else None
+        letters = set(re.findall(rf"(?<!\w)[{self.options}](?=[).:\]]|\s|$)", text))
+        return whole.group(1) if whole and len(letters) == 1 else None
+
+    def score_pair(self, text: str, reference: str) -> float | Score:
+        found = self.choice_in(text)
+        if found is None:
+            return Score(0.0, "it chooses no option, or several")
+        return Score(float(found == reference.strip().upper()), f"it chooses {found}")
+
+
+class MathEqual(ReferenceCheck):
+    """Whether an answer is the expected one as mathematics: `1/2`, `0.5` and `\\frac{1}{2}` are equal.
+
+    The comparison runs in a process of its own, which is stopped at the time limit: no answer hangs a step, in any
+    thread. It takes some milliseconds; in async code, wrap the leaf in `rubrics.Threaded`.
+
+    Args:
+        expected, expected_from, of, within: see `ReferenceCheck`.
+        seconds: for one comparison; an answer that takes longer scores 0.
+
+    Source: math-verify (Hugging Face), on sympy.
+    """
+
+    extra: ClassVar[str | None] = "math"
+
+    def __init__(
+        self,
+        expected: str | Sequence[str] | None = None,
+        expected_from: str | None = None,
+        seconds: float = 5.0,
+        of: str = "action",
+        within: str | None = None,
+    ) -> None:
+        super().__init__(expected, expected_from, of, within)
+        if not 0.0 < seconds <= 3600.0:
+            raise StructureError(f"MathEqual: seconds is above 0, not {seconds}")
+        self.seconds = seconds
+
+    def _require(self) -> None:
+        library("math_verify", "math", self)
+
+    def score_pair(self, text: str, reference: str) -> float | Score:
+        if text.strip() == reference.strip():
+            return 1.0
+        from rubrics.criteria.mathematics import equal
+
+        verdict = equal(text, reference, self.seconds)
+        if verdict == "unreadable reference":
+            raise Unscored(f"the expected answer {quoted(reference, 80)} is no mathematics")
+        return Score(float(verdict == "equal"), None if verdict == "equal" else f"it is {verdict}")
