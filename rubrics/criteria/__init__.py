@@ -10,6 +10,11 @@ _SUBJECTS = {
     "overlap": ("Fuzzy", "TokenOverlap", "Bleu", "Chrf", "Rouge"),
     "numbers": ("NumericEqual", "InRange", "MultipleChoice", "MathEqual"),
     "structure": ("ParsesJson", "MatchesSchema", "ValueIs", "ParsesXml", "ParsesYaml", "ParsesSql", "Markdown"),
+    "code": ("ParsesPython", "ImportsAllowed", "RuffClean", "UnitTests"),
+    "tools": (
+        *("Called", "NeverCalled", "CalledInOrder", "AtMostCalls", "NoRepeatedCalls", "ArgumentsMatch"),
+        *("RecoversFromErrors", "WithinBudget", "SideEffect"),
+    ),
     "base": ("TextCheck", "ReferenceCheck"),
 }
 _HOMES = {

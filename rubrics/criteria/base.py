@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
-from inspect import getattr_static
 from typing import Any, ClassVar
 
 from rubrics.criteria.values import Value, text_of
@@ -61,7 +60,7 @@ class TextCheck(Rubric):
         """
         raise NotImplementedError
 
-    def forward(self, action: Any, observation: Any) -> float | Score:
+    def forward(self, action: Any, observation: Any) -> Any:
         text = self._value.text(action, observation, self.task)
         if self.within is None:
             return self.score_text(text)

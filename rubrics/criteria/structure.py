@@ -210,7 +210,7 @@ class ValueIs(ParsesJson):
         except jmespath.exceptions.JMESPathError as error:
             raise StructureError(f"ValueIs: {self.path!r} is no JMESPath: {str(error).splitlines()[0]}") from None
 
-    def forward(self, action: Any, observation: Any) -> float | Score:
+    def forward(self, action: Any, observation: Any) -> Any:
         value = self._value.read(action, observation, self.task)
         if self.of != "action" and not isinstance(value, str):
             return self.look(value)

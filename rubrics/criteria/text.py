@@ -249,7 +249,7 @@ class Overlong(TextCheck):
     def _tokens(self) -> Value | None:
         return None if self.tokens_from is None else Value(self.tokens_from)
 
-    def forward(self, action: Any, observation: Any) -> float | Score:
+    def forward(self, action: Any, observation: Any) -> Any:
         if self._tokens is None:
             return super().forward(action, observation)
         count = self._tokens.read(action, observation, self.task)

@@ -37,7 +37,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "Regex": {"pattern": "a+", "ignore_case": True},
     "RewardModel": {"model": "tests.criteria.test_as_data:embed"},
     "Rouge": {"expected": "a"},
-    "SideEffect": {"path": "state.saved", "expected": True},
+    "SideEffect": {"path": "observation.saved", "expected": True},
     "TokenOverlap": {"expected": "a"},
     "UnitTests": {"tests": "def test_it():\n    assert add(1, 2) == 3\n"},
     "ImportsAllowed": {"allowed": ["math"]},
