@@ -51,6 +51,7 @@ from rubrics.step_rewards import StepRewards
 from rubrics.trajectory import Record, Step, Trajectory
 
 if TYPE_CHECKING:
+    from rubrics.batch import BatchEvaluation
     from rubrics.credit import (
         Broadcast,
         ByEvidence,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {  # resolved on first use, so that `import rubrics` imports neither numpy nor pydantic
+    "BatchEvaluation": "batch",
     "Broadcast": "credit",
     "ByEvidence": "credit",
     "Credit": "credit",
@@ -101,6 +103,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "AllOf",
     "AnyOf",
+    "BatchEvaluation",
     "BatchScores",
     "BlockingSession",
     "Broadcast",

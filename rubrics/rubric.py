@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import inspect
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rubrics.engine import replay, running
 from rubrics.engine.frames import FRAME
@@ -20,6 +20,7 @@ from rubrics.score import EpisodeError, Score, StructureError, public
 from rubrics.trajectory import Reduction
 
 if TYPE_CHECKING:
+    from rubrics.batch import BatchEvaluation
     from rubrics.session import BlockingSession, Session
 
 
@@ -29,6 +30,11 @@ class Rubric(Node):
     `forward` may be `async def`, and may return a float, int, bool, numpy scalar, `Score`, or None for
     "could not be assessed". Children assigned as attributes register themselves. Inside a run `self.task` is the
     episode's task and `self.memory` the node's own dict for the episode.
+
+    A leaf that gains by scoring many steps at once may define `forward_batch(actions, observations)` beside `forward`,
+    for `evaluate_batch`. It gives a float64 array, a number for each row, NaN where it is unscored, equal to what
+    `forward` gives. Within it `self.tasks` are the rows' tasks. Where a row raises it raises, and the rows are then
+    tried one by one.
 
     Attributes:
         range: the least and the greatest score, used where a score is missing. Default (0, 1).
@@ -54,6 +60,7 @@ class Rubric(Node):
         _homes: list[tuple[weakref.ref[Plan], int]]
         _default: Episode | None
         _owner: weakref.ref[Episode] | None
+        tasks: Sequence[Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -171,6 +178,36 @@ class Rubric(Node):
         assert record is not None
         return record
 
+    def evaluate_batch(
+        self,
+        actions: Sequence[Any],
+        observations: Sequence[Any],
+        tasks: Sequence[Any] | None = None,
+        *,
+        on_error: Literal["raise", "keep"] = "raise",
+        concurrency: int = 32,
+    ) -> BatchEvaluation:
+        """Score many steps, each as the first of an episode of its own: what `self.episode(task).step(…)` gives.
+
+        Where the tree has leaves with a `forward_batch`, and neither hooks, custom forwards, delayed nodes, async nodes
+        without a `forward_batch`, nor state, it is scored node by node over all rows; a child of a `Sequential`, an
+        `AllOf`, a `Fallback` or a `Switch` then only sees the rows that need it. Else it is scored row by row.
+
+        Args:
+            actions, observations: of each row; lists or arrays of one length.
+            tasks: of each row; None where there are none.
+            on_error: what becomes of a row that raises: `"raise"` the error, or `"keep"` it in `errors`.
+            concurrency: rows in progress at once, where a tree with async nodes is scored row by row.
+
+        Raises:
+            EpisodeError: there are more of one than of the others.
+            InvalidScoreError: a `forward_batch` gave something else than a number for each row.
+            Exception: whatever a node raises, with a note that names the node and the row.
+        """
+        from rubrics.batch import evaluate_batch
+
+        return evaluate_batch(self, actions, observations, tasks, on_error, concurrency)
+
     def _episode_for(self, plan: Plan, episode: Episode | None) -> Episode | None:
         if episode is None:
             return self.default_episode if plan.stateful or self._default is not None else None
@@ -283,6 +320,15 @@ class Rubric(Node):
     @task.setter
     def task(self, value: Any) -> None:
         raise StructureError(f"{type(self).__name__}.task is the episode's: give it to rubric.episode(task=...)")
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "tasks":  # not a property, so that a node may have tasks of its own
+            frame = FRAME.get()
+            tasks = None if frame is None else getattr(frame.run, "tasks", None)
+            if tasks is not None:
+                return tasks
+            raise AttributeError("self.tasks is known within forward_batch; in forward there is self.task")
+        return super().__getattr__(name)
 
     @property
     def memory(self) -> dict[str, Any]:
