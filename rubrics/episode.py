@@ -96,6 +96,22 @@ class Episode(Progress):
         self._refuse_unpaid_end(observation)
         await self._pass_async(action, observation, 0.0, threads)
 
+    def step_known(self, action: Any, observation: Any, reward: float) -> None:
+        """Take a step before the last whose reward is known, such as from a batch, under a tree that keeps no state.
+
+        The trajectory holds it. No node sees it.
+
+        Raises:
+            EpisodeError: the tree keeps state, or the observation ends the episode.
+            EpisodeOverError: after the end.
+        """
+        if self._rubric._compiled().stateful or read_end(observation) is not None:
+            raise EpisodeError("a step that is not replayed is one before the last, under a tree that keeps no state")
+        self._refuse_over()
+        self._journal.begin(action, observation)
+        self._journal.keep()
+        self._emitted.append(reward)
+
     def _refuse_unpaid_end(self, observation: Any) -> None:
         if read_end(observation) is not None:
             raise EpisodeError("a step that ends the episode has to be judged: it cannot be unpaid")

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rubrics.batch.sums import Column, dots
-from rubrics.containers.exact import dot
 from rubrics.containers.gates import AllOf, AnyOf, Gate, Product, Sequential, Switch
 from rubrics.containers.transforms import Clip, Fallback, Invert, Map, Scale
 from rubrics.containers.weighted_sum import WeightedSum
@@ -22,8 +21,6 @@ from rubrics.score import Unscored, checked, is_pending
 
 AGAIN = inf
 """In a column: the row has to be evaluated by itself, since it is pending, or raises, or is no finite number."""
-
-_SINGLE = 32  # rows that miss the same children, or fewer, are summed one by one
 
 
 def weighted_sum(node: WeightedSum, columns: list[Column]) -> Column:
@@ -53,11 +50,7 @@ def _renormalised(node: WeightedSum, columns: list[Column], rows: NDArray[np.int
             continue
         weights = [w * scale if w > 0.0 else w for w, is_there in zip(node.weights, there, strict=True) if is_there]
         kept = [column[rows[members]] for column, is_there in zip(columns, there, strict=True) if is_there]
-        if len(members) > _SINGLE:
-            total[rows[members]] = dots(weights, kept) / node._divisor
-        else:
-            sums = [dot(weights, scores) for scores in zip(*(column.tolist() for column in kept), strict=True)]
-            total[rows[members]] = np.array(sums) / node._divisor
+        total[rows[members]] = dots(weights, kept) / node._divisor
 
 
 def gate(node: Gate, columns: list[Column]) -> Column:

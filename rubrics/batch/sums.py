@@ -9,13 +9,14 @@ matters. Where it may, sums and products are taken with what their rounding lose
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import ceil, frexp, log2
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rubrics.containers.exact import SPLIT, dot, halves
+from rubrics.containers.exact import SPLIT, dot, halves, written_out
 
 Column: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
@@ -24,6 +25,7 @@ _BLOCK = 2**15  # numbers at a time: what one block needs stays near the core
 _FEW = 4  # so many different values in a column, or fewer, are few
 _KINDS = 4096  # rows of so many kinds, or fewer, are summed once a kind, where that is fewer than one in _PAYS rows
 _PAYS = 32
+_MANY = 200  # fewer rows are summed one by one
 _ROUNDING = 2.0**-53
 _LARGE, _SMALL = 1e140, 1e-140  # outside of these, products of parts might overflow or underflow
 
@@ -35,24 +37,34 @@ def dots(weights: Sequence[float], columns: Sequence[Column]) -> Column:
         weights: finite.
         columns: as many as there are weights, each (rows,), finite.
     """
+    rows = len(columns[0])
+    if rows < _MANY:
+        return _one_by_one(weights, columns, range(rows))
     values = [_few_values(column) for column in columns]
     kinds = 1
     for found in values:
         kinds *= len(found) if found else _KINDS + 1
-    if kinds <= min(_KINDS, len(columns[0]) // _PAYS):
+    if kinds <= min(_KINDS, rows // _PAYS):
         return _by_kind(weights, columns, [found or [] for found in values])
-    total = np.zeros(len(columns[0]), np.float64)
-    doubtful = np.arange(len(total))
+    total = np.zeros(rows, np.float64)
+    doubtful = np.arange(rows)
     most, tame = _sizes(columns)
     most_of_weights, tame_weights = _sizes([np.array(weights)])
     if tame and tame_weights:
         with np.errstate(all="ignore"):
             doubtful = _quickly(weights, columns, most_of_weights, most, total)
-            if len(doubtful):
+            if len(doubtful) >= _MANY:
                 doubtful = _carefully(weights, columns, doubtful, total)
-    for row in doubtful.tolist():
-        total[row] = dot(weights, [float(column[row]) for column in columns])
+    total[doubtful] = _one_by_one(weights, columns, doubtful.tolist())
     return total
+
+
+def _one_by_one(weights: Sequence[float], columns: Sequence[Column], rows: Sequence[int]) -> Column:
+    sum_of = written_out(weights, 1.0, partial(dot, weights))
+    if len(rows) < len(columns[0]):
+        columns = [column[rows] for column in columns]
+    scores = zip(*(column.tolist() for column in columns), strict=True)
+    return np.array([sum_of(row) for row in scores], np.float64)  # type: ignore[arg-type]  # a tuple is as good
 
 
 def _sizes(columns: Sequence[Column]) -> tuple[float, bool]:

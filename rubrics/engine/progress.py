@@ -169,10 +169,7 @@ class Progress:
                 f"{type(self._rubric).__name__} keeps state and was called within a run that it is no part of: "
                 "make it a child (an attribute, or in a RubricList or RubricDict), or give it an episode of its own"
             )
-        if self.status is not None:
-            raise EpisodeOverError(
-                f"the episode is over ({self.status} after {len(self._emitted)} steps): reset, or start a new episode"
-            )
+        self._refuse_over()
         if self._plan is not plan:
             self._adopt(plan)
         if self._snapshot is not None:
@@ -324,6 +321,12 @@ class Progress:
             run.record.own_usage = run.record.own_usage + self.evaluations.pop().usage  # it was spent on this step too
         self._end_reason = reason
         self._commit(run, outcome)
+
+    def _refuse_over(self) -> None:
+        if self.status is not None:
+            raise EpisodeOverError(
+                f"the episode is over ({self.status} after {len(self._emitted)} steps): reset, or start a new episode"
+            )
 
     def _refuse_nesting(self) -> None:
         frame = FRAME.get()

@@ -28,7 +28,7 @@ from rubrics.rescoring.groups import GroupMethod, groups_as_completed
 from rubrics.rescoring.output import Key, Output, OutputError, refuse_inputs
 from rubrics.rescoring.replay import Method, Record, prepared
 from rubrics.rescoring.rows import Row, line_of
-from rubrics.rescoring.run import AssumedEnd, Numbered, as_completed, refuse_a_running_loop, row_of
+from rubrics.rescoring.run import AssumedEnd, Numbered, as_completed, in_order, refuse_a_running_loop
 from rubrics.rescoring.summary import Summary
 from rubrics.rescoring.types import Types
 from rubrics.rescoring.where import condition, grouping
@@ -301,8 +301,8 @@ class _Job:
         self.keys: dict[int, Key] = {}
 
     def run(self, trajectories: Iterator[Selected], method: Method) -> None:
-        for number, trajectory, content in self._missing(trajectories):
-            self._write(number, *line_of(row_of(trajectory, method, content)))
+        for number, row in in_order(self._missing(trajectories), method):
+            self._write(number, *line_of(row))
             if self._is_over():
                 break
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from rubrics.engine.quick import only_step
 from rubrics.episode import Episode
@@ -91,12 +91,16 @@ class Replay:
         episode: the episode to run; None where there is nothing to score.
         steps: the steps to take in it.
         end: how the episode ends, unless an observation says so.
+        task: of the trajectory.
+        known: scores of steps that need not be replayed, by step; those of a tree that keeps no state, see `batched`.
     """
 
     def __init__(self, trajectory: Trajectory | FormatProblem, method: Method, content: str) -> None:
         self.episode: Episode | None = None
         self.steps: list[Step] = []
         self.end: End | None = None
+        self.task: Any = None
+        self.known: dict[int, float] = {}
         self._reason: str | None = None
         self._spent: Usage | None = None
         self._records = method.record == "steps"
@@ -121,6 +125,7 @@ class Replay:
         else:
             # What async nodes cost is in their records; of others only the last is worth its time.
             record = self._records or rubric.is_async_tree
+            self.task = trajectory.task
             self.episode = rubric.episode(trajectory.task, initial, record, reduction=trajectory.reduction)
             if method.live:
                 kept_scores[self.episode] = trajectory
@@ -138,6 +143,9 @@ class Replay:
         for index, step in enumerate(self.steps):
             if is_unpaid(step):
                 episode.step_unpaid(step.action, step.observation)
+                continue
+            if index in self.known:
+                episode.step_known(step.action, step.observation, self.known[index])
                 continue
             if index == last:
                 episode.record_from_here()
@@ -176,6 +184,12 @@ class Replay:
             episode.step(step.action, step.observation)
         except FAILURES as again:
             self.row.evaluation = evaluation_of(again)
+
+    def steps_before_the_last(self) -> list[int]:
+        """The steps of which only the score counts, where one step is recorded."""
+        if self.episode is None:
+            return []
+        return [index for index in range(self._last_paid()) if not is_unpaid(self.steps[index])]
 
     def _last_paid(self) -> int:
         """The step to record where only one is: the last that is judged; -1 where none is."""

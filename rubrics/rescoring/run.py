@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Literal
 
 from rubrics.formats.parsing import FormatProblem
+from rubrics.rescoring.batched import gains, scored_ahead
 from rubrics.rescoring.content import content_hash
 from rubrics.rescoring.replay import FAILURES, Method, Record, Replay, is_cancelled, prepared
 from rubrics.rescoring.rows import Row
@@ -82,8 +83,19 @@ def _one_by_one(
     record: Record | None,
 ) -> Iterator[Row]:
     method = prepared(rubric, assume_end, types, record)
-    for trajectory in trajectories:
-        yield row_of(trajectory, method)
+    numbered = ((number, trajectory, None) for number, trajectory in enumerate(trajectories))
+    for _, row in in_order(numbered, method):
+        yield row
+
+
+def in_order(trajectories: Iterable[Numbered], method: Method) -> Iterator[tuple[int, Row]]:
+    """Rows with their numbers, one after the other; some trajectories are read ahead where steps are scored at once."""
+    replays = (
+        (number, Replay(trajectory, method, content or content_hash(trajectory)))
+        for number, trajectory, content in trajectories
+    )
+    for number, replay in scored_ahead(replays, method) if gains(method) else replays:
+        yield number, _played(replay)
 
 
 async def rescore_async(
@@ -180,7 +192,10 @@ async def rescore_one_async(
 
 def row_of(trajectory: Trajectory | FormatProblem, method: Method, content: str | None = None) -> Row:
     """The row of one trajectory, whose content hash may be known; on a tree with async nodes this thread waits."""
-    replay = Replay(trajectory, method, content or content_hash(trajectory))
+    return _played(Replay(trajectory, method, content or content_hash(trajectory)))
+
+
+def _played(replay: Replay) -> Row:
     try:
         replay.play()
     except FAILURES as error:

@@ -18,7 +18,7 @@ from rubrics.rescoring import judging
 from rubrics.rescoring.load import load_rubric
 from rubrics.rescoring.replay import Record, prepared
 from rubrics.rescoring.rows import Row, line_of
-from rubrics.rescoring.run import AssumedEnd, Numbered, row_of, row_of_async
+from rubrics.rescoring.run import AssumedEnd, Numbered, in_order, row_of_async
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Worker:
         """The rows of some pickled trajectories."""
         began = time.perf_counter()
         numbered: list[Numbered] = pickle.loads(batch)
-        return self._answer(began, [(number, row_of(each, self.method, content)) for number, each, content in numbered])
+        return self._answer(began, list(in_order(numbered, self.method)))
 
     def _answer(self, began: float, rows: list[tuple[int, Row]]) -> Answer:
         lines = [(number, line_of(row)[1]) for number, row in rows]
