@@ -15,11 +15,10 @@ _SUBJECTS = {
         *("Called", "NeverCalled", "CalledInOrder", "AtMostCalls", "NoRepeatedCalls", "ArgumentsMatch"),
         *("RecoversFromErrors", "WithinBudget", "SideEffect"),
     ),
+    "reward_model": ("RewardModel",),
     "base": ("TextCheck", "ReferenceCheck"),
 }
-_HOMES = {
-    name: module for module, names in _SUBJECTS.items() for name in names
-}  # resolved on first use: a light import
+_HOMES = {name: module for module, names in _SUBJECTS.items() for name in names}  # imported when they are named
 _BASES = ("TextCheck", "ReferenceCheck")
 
 
