@@ -17,7 +17,7 @@ from aiohttp import web
 from rubrics import Gate, Rubric, Score, Sequential, Step, StructureError, Trajectory, WeightedSum
 from rubrics.criteria import RewardModel
 from rubrics.criteria.endpoints import RewardModelError
-from rubrics.fingerprint import fingerprint_of, fingerprints
+from rubrics.fingerprinting import fingerprint_of, fingerprints
 from rubrics.rescoring import rescore
 from tests.leaves import until
 
