@@ -16,6 +16,7 @@ _SUBJECTS = {
         *("RecoversFromErrors", "WithinBudget", "SideEffect"),
     ),
     "reward_model": ("RewardModel",),
+    "embeddings": ("EmbeddingSimilarity",),
     "base": ("TextCheck", "ReferenceCheck"),
 }
 _HOMES = {name: module for module, names in _SUBJECTS.items() for name in names}  # imported when they are named
