@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rubrics.criteria.values import Value, text_of
 from rubrics.rubric import Rubric
 from rubrics.score import Score, StructureError, Unscored
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class TextCheck(Rubric):
@@ -60,12 +65,30 @@ class TextCheck(Rubric):
         """
         raise NotImplementedError
 
-    def forward(self, action: Any, observation: Any) -> Any:
-        text = self._value.text(action, observation, self.task)
+    def score_step(self, action: Any, observation: Any, task: Any) -> float | Score:
+        """The score of a step; for subclasses that look at more than one text.
+
+        Raises:
+            Unscored: it cannot be assessed.
+        """
+        text = self._value.text(action, observation, task)
         if self.within is None:
             return self.score_text(text)
         found = inside(text, self.within)
         return Score(0.0, f"there is no <{self.within}>") if found is None else self.score_text(found)
+
+    def forward(self, action: Any, observation: Any) -> Any:
+        return self.score_step(action, observation, self.task)
+
+    def forward_batch(self, actions: Sequence[Any], observations: Sequence[Any]) -> NDArray[np.float64]:
+        """The scores of many steps, shape (rows,); NaN where one cannot be assessed."""
+        import numpy as np
+
+        scores = np.full(len(actions), np.nan)
+        for row, step in enumerate(zip(actions, observations, self.tasks, strict=True)):
+            with suppress(Unscored):  # it stays NaN
+                scores[row] = self.score_step(*step)
+        return scores
 
 
 class ReferenceCheck(TextCheck):
@@ -98,7 +121,7 @@ class ReferenceCheck(TextCheck):
     def _reference(self) -> Value | None:
         return None if self.expected_from is None else Value(self.expected_from)
 
-    def references(self, action: Any, observation: Any) -> list[str]:
+    def references(self, action: Any, observation: Any, task: Any) -> list[str]:
         """The texts that it is held against.
 
         Raises:
@@ -106,7 +129,7 @@ class ReferenceCheck(TextCheck):
         """
         if self._reference is None:
             return [self.expected] if isinstance(self.expected, str) else list(self.expected or ())
-        value = self._reference.read(action, observation, self.task)
+        value = self._reference.read(action, observation, task)
         each = list(value) if isinstance(value, list | tuple) else [value]
         texts = [text for one in each if (text := text_of(one)) is not None]
         if not texts or len(texts) != len(each):
@@ -117,9 +140,9 @@ class ReferenceCheck(TextCheck):
         """The score of a text against one reference."""
         raise NotImplementedError
 
-    def forward(self, action: Any, observation: Any) -> float | Score:
-        text: str | None = self._value.text(action, observation, self.task)
-        references = self.references(action, observation)
+    def score_step(self, action: Any, observation: Any, task: Any) -> float | Score:
+        text: str | None = self._value.text(action, observation, task)
+        references = self.references(action, observation, task)
         if self.within is not None:
             text = inside(str(text), self.within)
             if text is None:

@@ -145,9 +145,9 @@ class NumericEqual(_NumberCheck):
     def _reference(self) -> Value | None:
         return None if self.expected_from is None else Value(self.expected_from)
 
-    def forward(self, action: Any, observation: Any) -> float | Score:
-        expected = self._expected(action, observation)
-        text = self._value.text(action, observation, self.task)
+    def score_step(self, action: Any, observation: Any, task: Any) -> float | Score:
+        expected = self._expected(action, observation, task)
+        text = self._value.text(action, observation, task)
         if self.within is not None:
             said = inside(text, self.within)
             if said is None:
@@ -163,10 +163,10 @@ class NumericEqual(_NumberCheck):
             return 1.0
         return Score(0.0, f"it says {value:g}, and {expected:g} is expected")
 
-    def _expected(self, action: Any, observation: Any) -> float:
+    def _expected(self, action: Any, observation: Any, task: Any) -> float:
         if self._reference is None:
             return float(self.expected)  # type: ignore[arg-type]
-        value = self._reference.read(action, observation, self.task)
+        value = self._reference.read(action, observation, task)
         if isinstance(value, str):
             found = numbers_in(value)
             if len(found) == 1:

@@ -210,11 +210,11 @@ class ValueIs(ParsesJson):
         except jmespath.exceptions.JMESPathError as error:
             raise StructureError(f"ValueIs: {self.path!r} is no JMESPath: {str(error).splitlines()[0]}") from None
 
-    def forward(self, action: Any, observation: Any) -> Any:
-        value = self._value.read(action, observation, self.task)
+    def score_step(self, action: Any, observation: Any, task: Any) -> float | Score:
+        value = self._value.read(action, observation, task)
         if self.of != "action" and not isinstance(value, str):
             return self.look(value)
-        return super().forward(action, observation)
+        return super().score_step(action, observation, task)
 
     def look(self, parsed: Any) -> Score:
         jmespath = library("jmespath", "structure", self)

@@ -249,10 +249,10 @@ class Overlong(TextCheck):
     def _tokens(self) -> Value | None:
         return None if self.tokens_from is None else Value(self.tokens_from)
 
-    def forward(self, action: Any, observation: Any) -> Any:
+    def score_step(self, action: Any, observation: Any, task: Any) -> float | Score:
         if self._tokens is None:
-            return super().forward(action, observation)
-        count = self._tokens.read(action, observation, self.task)
+            return super().score_step(action, observation, task)
+        count = self._tokens.read(action, observation, task)
         if isinstance(count, bool) or not isinstance(count, int | float):
             raise Unscored(f"{self.tokens_from} is no number")
         return self._penalty(float(count), "tokens")
@@ -380,11 +380,11 @@ class Citations(TextCheck):
     def _sources(self) -> Value | None:
         return None if self.sources_from is None else Value(self.sources_from)
 
-    def forward(self, action: Any, observation: Any) -> float | Score:
-        sources = None if self._sources is None else self._sources.read(action, observation, self.task)
+    def score_step(self, action: Any, observation: Any, task: Any) -> float | Score:
+        sources = None if self._sources is None else self._sources.read(action, observation, task)
         if sources is not None and (isinstance(sources, str) or not hasattr(sources, "__len__")):
             raise Unscored(f"{self.sources_from} is no list")
-        text = self._value.text(action, observation, self.task)
+        text = self._value.text(action, observation, task)
         markers = list(dict.fromkeys(_numbers(text) if self.style == "numeric" else _names(text)))
         if len(markers) < self.least:
             return Score(0.0, f"it has {len(markers)} citation markers")

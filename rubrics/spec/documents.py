@@ -141,8 +141,11 @@ _Dumper.yaml_implicit_resolvers = {  # what either version of YAML takes for som
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> Any:
-    plain = "\n" in text and not re.search(r"[ \t]$|[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd]|\A\s", text, re.MULTILINE)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if plain else None)
+    if _NOT_YAML.search(text.replace("\t", " ")) or "\r" in text:
+        style = '"'  # other styles would break lines there
+    else:
+        style = "|" if "\n" in text and not re.search(r"[ \t]$|\t|\A\s", text, re.MULTILINE) else ""
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style or None)
 
 
 def _list(dumper: yaml.SafeDumper, items: list[Any]) -> Any:

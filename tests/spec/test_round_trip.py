@@ -230,3 +230,11 @@ def test_nothing_is_written_where_writing_fails(tmp_path: Path) -> None:
     assert path.read_text() == before and list(tmp_path.iterdir()) == [path]
     with pytest.raises(SpecError, match=r"tree\.txt: a tree is written to a file that ends in .yaml, .yml, .json"):
         dump(Fixed(), tmp_path / "tree.txt")
+
+
+@given(st.lists(st.text(max_size=12), max_size=6))
+@settings(max_examples=200, deadline=None)
+def test_any_text_is_itself_again(texts: list[str]) -> None:
+    tree = Every(set(texts), anything=texts, table={f"key {i}": [i] for i in range(len(texts))})
+    read: Any = again(tree)
+    assert read.anything == texts and read.words == set(texts)
