@@ -93,20 +93,26 @@ class Selection:
 
     def _taken(self, values: Any) -> Any:
         if isinstance(values, np.ndarray):
+            if values.ndim > 1 and values.flags.f_contiguous:  # columns stay columns
+                return values.T.take(self.index, axis=-1).T
             return values[self._index]
-        return [values[row] for row in self.index.tolist()]
+        return list(map(values.__getitem__, self.index.tolist()))
 
 
 class BatchRun(Run):
     """The run of a `forward_batch`: of many episodes, so that there is none."""
 
-    __slots__ = ("tasks",)
+    __slots__ = ("rows",)
 
     def __init__(self, rows: Selection) -> None:
         super().__init__(rows.batch.plan, None)
-        self.tasks = rows.tasks
+        self.rows = rows
         self.spent = rows.batch.spent
         self.open = False
+
+    @property
+    def tasks(self) -> Any:
+        return self.rows.tasks
 
     @property
     def episode(self) -> Any:

@@ -55,9 +55,10 @@ def _renormalised(node: WeightedSum, columns: list[Column], rows: NDArray[np.int
 
 def gate(node: Gate, columns: list[Column]) -> Column:
     (score,), threshold = columns, node.threshold
-    apart = np.absolute(score - threshold)
-    near = (apart <= np.maximum(1e-9 * np.absolute(score), 1e-9 * abs(threshold))) | (apart <= 1e-12)
-    return np.where((score >= threshold) | near | np.isnan(score), score, 0.0)
+    passes = score >= threshold
+    near = np.flatnonzero((score >= threshold - 1e-8 * abs(threshold) - 1e-11) & ~passes)  # within rounding, or not
+    passes[near] = [node._passes(each) for each in score[near].tolist()]
+    return score * passes + 0.0  # NaN stays NaN, and there is no -0.0
 
 
 def last(node: Any, columns: list[Column]) -> Column:

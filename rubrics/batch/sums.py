@@ -55,7 +55,8 @@ def dots(weights: Sequence[float], columns: Sequence[Column]) -> Column:
             doubtful = _quickly(weights, columns, most_of_weights, most, total)
             if len(doubtful) >= _MANY:
                 doubtful = _carefully(weights, columns, doubtful, total)
-    total[doubtful] = _one_by_one(weights, columns, doubtful.tolist())
+    if len(doubtful):
+        total[doubtful] = _one_by_one(weights, columns, doubtful.tolist())
     return total
 
 
@@ -71,9 +72,12 @@ def _sizes(columns: Sequence[Column]) -> tuple[float, bool]:
     """The greatest absolute value, and whether all of them lie where parts are safe."""
     most, tame = 0.0, True
     for column in columns:
-        size = np.absolute(column)
-        most = max(most, float(size.max(initial=0.0)))
-        tame = tame and most < _LARGE and not (size <= _SMALL).any(where=size > 0.0)
+        least, greatest = float(column.min()), float(column.max())
+        most = max(most, greatest, -least)
+        tame = tame and most < _LARGE
+        if tame and least <= _SMALL:  # else all of them are above
+            size = np.absolute(column)
+            tame = not (size <= _SMALL).any(where=size > 0.0)
     return most, tame
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rubrics.engine.frames import of_this_run
 from rubrics.score import StructureError, Unscored
 
 ROOTS = ("action", "observation", "task")
@@ -60,6 +61,22 @@ class Value:
         if text is None:
             raise Unscored(f"{self.path} is {_described(value)}, which has no text")
         return text
+
+    def texts(self, actions: Sequence[Any], observations: Sequence[Any], tasks: Sequence[Any]) -> list[str | None]:
+        """For a `forward_batch`: the text of each row, None where there is none; leaves with one path share it."""
+        return of_this_run(("texts", self.path, id(actions)), lambda: self._texts(actions, observations, tasks))
+
+    def _texts(self, actions: Sequence[Any], observations: Sequence[Any], tasks: Sequence[Any]) -> list[str | None]:
+        if not self._parts:
+            whole = actions if self._root == "action" else observations if self._root == "observation" else tasks
+            return [value if value.__class__ is str else text_of(value) for value in whole]
+        found: list[str | None] = []
+        for step in zip(actions, observations, tasks, strict=True):
+            try:
+                found.append(self.text(*step))
+            except Unscored:
+                found.append(None)
+        return found
 
 
 def text_of(value: Any) -> str | None:

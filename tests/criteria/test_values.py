@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
-from rubrics import Record, StructureError, Unscored
+from rubrics import Record, Rubric, StructureError, Unscored, WeightedSum
 from rubrics.criteria.values import Value, quoted, text_of
 
 
@@ -92,3 +93,30 @@ def test_where_there_is_no_text_it_is_unscored() -> None:
 def test_quotations_are_cut() -> None:
     assert quoted("a\nb") == repr("a\nb")
     assert len(quoted("x" * 999)) == 202
+
+
+def test_the_texts_of_many_rows_are_read_once() -> None:
+    """By two leaves that look at one path, in a batch; a row without text has None."""
+    read: list[Any] = []
+
+    class Leaf(Rubric):
+        def forward(self, action: Any, observation: Any) -> float:
+            return float(len(Value("action.text").text(action, observation)))
+
+        def forward_batch(self, actions: Any, observations: Any) -> Any:
+            texts = Value("action.text").texts(actions, observations, self.tasks)
+            read.append(texts)
+            return np.array([np.nan if text is None else len(text) for text in texts])
+
+    rows = [{"text": "four"}, {"content": "x"}, {"text": "sixsix"}]
+    scores = WeightedSum([Leaf(), Leaf()], [0.5, 0.5]).evaluate_batch(rows, [None] * 3).scores
+    assert scores[[0, 2]].tolist() == [4.0, 6.0]
+    assert np.isnan(scores[1])
+    assert read[0] == ["four", None, "sixsix"]
+    assert read[0] is read[1]
+
+
+def test_the_texts_of_whole_values() -> None:
+    rows = ["a", {"content": "b"}, 4, None]
+    assert Value("action").texts(rows, [], []) == ["a", "b", "4", None]
+    assert Value("task").texts([], [], rows) == ["a", "b", "4", None]
