@@ -148,7 +148,7 @@ class RewardModel(Rubric):
         numbers = self._called(given) if self.endpoint is None else block(_all, self, given)
         for row, number in zip(items, numbers, strict=True):
             try:
-                found[row] = self._settled(number)
+                found[row] = self._score(number)
             except Unscored:
                 continue
         return found
@@ -188,24 +188,25 @@ class RewardModel(Rubric):
         return [found for text in texts for found in self._called([(None, text)])]
 
     def _settled(self, number: float | Exception) -> Score:
-        """The score that a number of the model stands for."""
+        """The score that a number of the model stands for, and why."""
+        return Score(self._score(number), f"the reward model gave {number:.4g}", {"raw": number})
+
+    def _score(self, number: float | Exception) -> float:
         if isinstance(number, Exception):
             if self.on_error == "raise" or isinstance(number, StructureError):
                 raise copy(number)  # several texts may have failed by the same one, and each is noted its own place
             raise Unscored(f"the reward model gave no score: {number or type(number).__name__}")
         low, high = self.bounds
         if not isfinite(number):
-            return self._settled(RewardModelError(f"it gave {number}"))
+            return self._score(RewardModelError(f"it gave {number}"))
         if self.transform == "sigmoid":
-            score = 1.0 / (1.0 + exp(-number)) if number >= 0 else exp(number) / (1.0 + exp(number))
-        elif self.transform == "affine":
-            score = min(max((number - low) / (high - low), 0.0), 1.0)
-        elif low <= number <= high:
-            score = number
-        else:
-            outside = f"it gave {number:g}, outside of the bounds {low:g} to {high:g}; give others, or a transform"
-            return self._settled(RewardModelError(outside))
-        return Score(score, f"the reward model gave {number:.4g}", {"raw": number})
+            return 1.0 / (1.0 + exp(-number)) if number >= 0 else exp(number) / (1.0 + exp(number))
+        if self.transform == "affine":
+            return min(max((number - low) / (high - low), 0.0), 1.0)
+        if low <= number <= high:
+            return number
+        outside = f"it gave {number:g}, outside of the bounds {low:g} to {high:g}; give others, or a transform"
+        return self._score(RewardModelError(outside))
 
     def _server(self) -> Server:
         assert self.endpoint is not None
