@@ -35,9 +35,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "EmbeddingSimilarity": {"expected": "the tool returns a file"},
     "RewardModel": {"scorer": lambda texts: [min(len(text) / 1000, 1.0) for text in texts]},
     "Exact": {"expected_from": "task.answer"},
-    "Contains": {"expected": "tool"},
-    "Regex": {"pattern": r"\\b\\d+ lines"},
-    "Length": {"maximum": 400},
+    "Contains": {"words": "tool"},
+    "Regex": {"pattern": r"\b\d+ lines"},
+    "Length": {"most": 400},
 }
 """Arguments of criteria that need some; where they do not fit (any more), the criterion is named and left out."""
 
