@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from judges.limits import Budget, BudgetExceeded, BudgetLike, Reservation, estimate_tokens
     from judges.prompt import Prompt, PromptWarning
     from judges.ranking import Ranking, bradley_terry, rank_group
+    from judges.requirement import RequirementJudge, judged_by
     from judges.scale import Binary, Choice, Likert, Numeric, Scale, scale_from
     from judges.store import Store, StoreWarning
     from judges.trajectory import TrajectoryJudge
@@ -56,6 +57,7 @@ _HOMES = {
     "judges.judge": ["Judge", "Judging"],
     "judges.jury": ["Jury"],
     "judges.leaf": ["LLMJudge"],
+    "judges.requirement": ["RequirementJudge", "judged_by"],
     "judges.limits": ["Budget", "BudgetExceeded", "BudgetLike", "Reservation", "estimate_tokens"],
     "judges.prompt": ["Prompt", "PromptWarning"],
     "judges.ranking": ["Ranking", "bradley_terry", "rank_group"],
@@ -116,6 +118,7 @@ __all__ = [
     "PromptError",
     "PromptWarning",
     "Ranking",
+    "RequirementJudge",
     "Reservation",
     "Scale",
     "ScriptedClient",
@@ -127,6 +130,7 @@ __all__ = [
     "Verdict",
     "bradley_terry",
     "estimate_tokens",
+    "judged_by",
     "label_probabilities",
     "rank_group",
     "scale_from",

@@ -21,6 +21,7 @@ from judges.jury import Jury
 from judges.leaf import LLMJudge
 from judges.limits import Budget
 from judges.prompt import Prompt
+from judges.requirement import RequirementJudge
 from judges.scale import Scale, scale_from
 from judges.trajectory import TrajectoryJudge
 from rubrics.spec.building import Builder, Place
@@ -208,6 +209,13 @@ def _of_leaf(leaf: LLMJudge) -> dict[str, Any]:
     return {**kept, "on_failure": leaf.on_failure}
 
 
+def _of_requirement_judge(leaf: RequirementJudge) -> dict[str, Any]:
+    assert isinstance(leaf.judge, Judge)
+    taken = ("reason", "expected", "samples", "min_mass")
+    judge = {name: value for name, value in _of_judge(leaf.judge).items() if name not in taken}
+    return {"requirement": leaf.requirement, **judge, "on_failure": leaf.on_failure}
+
+
 def _of_trajectory_judge(node: TrajectoryJudge) -> dict[str, Any]:
     judge = {name: value for name, value in _of_judge(node.judge).items() if name not in ("expected", "min_mass")}
     own = ("evidence", "token_budget", "intermediate_reward", "credit", "on_failure")
@@ -297,6 +305,7 @@ for _kind in (
     Kind("LLMJudge", LLMJudge, {**_SHARED, "prompt": HeldQuestion}, _of_leaf),
     Kind("TrajectoryJudge", TrajectoryJudge, {**_SHARED, "prompt": HeldPrompt}, _of_trajectory_judge),
     Kind("Checklist", Checklist, {**_SHARED, "prompt": HeldPrompt, "criteria": list[HeldCriterion]}, _of_checklist),
+    Kind("RequirementJudge", RequirementJudge, {**_SHARED, "prompt": HeldPrompt}, _of_requirement_judge),
     Kind("Judge", Judge, {**_SHARED, "prompt": HeldPrompt}, _of_judge, "judge"),
     Kind("Jury", Jury, {"judges": HeldJudge | list[HeldJudge]}, _of_jury, "judge"),
     Kind("LiteLLMClient", LiteLLMClient, {"api_key": None}, family="client"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rubrics import containers, credit
+from rubrics.importers.requirement import Passed, Requirement
 from rubrics.rubric import Rubric
 from rubrics.spec.held import HeldNode
 from rubrics.spec.kinds import Kind, add, kept_argument
@@ -73,6 +74,8 @@ for _kind in (
     Kind("Clip", containers.Clip, read=_single("low", "high")),
     Kind("Invert", containers.Invert, read=_single()),
     Kind("Map", containers.Map, read=_single("function", "range")),
+    Kind("Passed", Passed, read=_single("threshold")),
+    Kind("Requirement", Requirement),
     Kind("Timeout", containers.Timeout, read=_single("seconds")),
     Kind("Threaded", containers.Threaded, read=_single("limit")),
     Kind("Switch", containers.Switch, read=_switch),

@@ -40,7 +40,8 @@ OURS = {
     "client": dict.fromkeys(("LiteLLMClient", "OpenAICompatibleClient"), "judges.spec"),
 }
 """The kinds of this library by family, and the modules that register them: none is imported before it is named."""
-OURS["node"] |= dict.fromkeys(("LLMJudge", "TrajectoryJudge", "Checklist"), "judges.spec")
+OURS["node"] |= dict.fromkeys(("LLMJudge", "TrajectoryJudge", "Checklist", "RequirementJudge"), "judges.spec")
+OURS["node"] |= dict.fromkeys(("Requirement", "Passed"), "rubrics.spec.builtin")
 
 
 _TypedDict, _Required, _NotRequired = cast(Any, (TypedDict, Required, NotRequired))  # of types that no checker knows
