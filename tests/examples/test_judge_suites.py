@@ -21,10 +21,11 @@ def replayed(name: str) -> SuiteReport:
     return run_suite(Suite.load(SUITES / f"{name}.judge.yaml"))
 
 
-def test_the_suite_of_tone_passes_in_pytest_without_network() -> None:
+def test_the_suite_of_tone_passes_in_pytest_without_network_and_without_the_plugins_of_the_project() -> None:
     quiet = {name: value for name, value in os.environ.items() if not name.startswith("JUDGE_")}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PLUGIN, "tone.judge.yaml"]
-    done = subprocess.run(command, cwd=SUITES / "tone", env=quiet, capture_output=True, text=True, check=False)
+    without = ["-p", "no:cacheprovider", "-p", "no:asyncio"]
+    command = [sys.executable, "-m", "pytest", "-q", *without, *PLUGIN, "examples/judge_tests/tone/tone.judge.yaml"]
+    done = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "PASS at least 0.8" in done.stdout
 
