@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from judges.scale import Binary, Likert, Numeric
@@ -48,6 +49,15 @@ _RATES = {
     "truncation": "truncation_rate",
     "unreached": "unreached_rate",
 }
+
+NOT_AT_LEAST = frozenset(
+    [
+        *(name for name in _RATES.values() if name != "verdict_rate"),
+        *("mean_absolute_error", "expected_calibration_error", "brier_score", "cost", "seconds"),
+        *("first_position_rate", "verbosity"),
+    ]
+)
+"""Figures of which more is no better: a threshold says which bound it is."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +106,8 @@ def decisions_of(report: SuiteReport, figures: Figures) -> dict[str, Decision]:
         GoldenError: a threshold is of no figure of this suite.
     """
     decided: dict[str, Decision] = {}
+    refuse_unknown(report, figures)
     for name, limit in report.thresholds.items():
-        if name not in figures.intervals:
-            raise GoldenError(
-                f"suite {report.suite}: there is no figure {name!r} to hold against a threshold; there are "
-                f"{', '.join(figures.intervals)}"
-            )
         found = figures.intervals[name]
         decided[name] = decide(found, at_least=limit.at_least, at_most=limit.at_most, min_n=report.min_n)
     for flips in report.perturbations:
@@ -111,6 +117,22 @@ def decisions_of(report: SuiteReport, figures: Figures) -> dict[str, Decision]:
                 found, at_least=held.at_least, at_most=held.at_most, min_n=report.min_n
             )
     return decided
+
+
+def refuse_unknown(report: SuiteReport, figures: Figures) -> None:
+    """Refuse thresholds of what is no figure.
+
+    Raises:
+        GoldenError: there is one.
+    """
+    for name in report.thresholds:
+        if name not in figures.intervals:
+            near = get_close_matches(name, figures.intervals, 1)
+            hint = f"; {near[0]!r} is meant, perhaps" if near else ""
+            raise GoldenError(
+                f"suite {report.suite}: there is no figure {name!r} to hold against a threshold{hint}; there are "
+                f"{', '.join(figures.intervals)}"
+            )
 
 
 Answers = Sequence[tuple[Case, Answer]]

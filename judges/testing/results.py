@@ -161,6 +161,8 @@ def index_of(name: str | int, candidates: Any) -> int:
 class Threshold(_Kept):
     """What a figure is held against: see `judges.testing.metrics.decide`."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
     at_least: float | None = None
     at_most: float | None = None
 
@@ -173,6 +175,8 @@ class Threshold(_Kept):
     def _one(self) -> Threshold:
         if self.at_least is None and self.at_most is None:
             raise ValueError("a threshold is a number, for at least, or has at_least, at_most or both")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise ValueError(f"nothing is at least {self.at_least:g} and at most {self.at_most:g}")
         return self
 
 

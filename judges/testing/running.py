@@ -15,19 +15,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from judges.clients.protocol import Price
 from judges.limits import BudgetLike
 from judges.runs import Plan, equipped, planned
 from judges.store import Mode, Store
 from judges.testing import snapshots
+from judges.testing.figures import figures_of, refuse_unknown
 from judges.testing.golden import GoldenRow
 from judges.testing.perturbations import flips_of
 from judges.testing.questions import Listing, Measuring, ask_all
 from judges.testing.results import Answer, Case, Flips, SuiteReport
 from judges.testing.suite import Suite
-from rubrics.evaluation import NO_USAGE
+from rubrics.evaluation import NO_USAGE, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +75,11 @@ async def run_suite_async(suite: Suite, sending: Sending | None = None) -> Suite
         All answers. What went wrong with a row is in it.
 
     Raises:
-        GoldenError: a row lacks what the prompt needs, or a file cannot be read.
+        GoldenError: a row lacks what the prompt needs, a threshold is of no figure, or a file cannot be read.
         JudgeConfigError: the cassette cannot be read or written, an input cannot be shown, …
     """
     how = sending or Sending()
+    refuse_thresholds(suite)
     now = snapshots.snapshot_of(suite)
     state = snapshots.compared(suite, now)
     keeps = how.update_snapshots or (state.state == "new" and how.sends)
@@ -89,7 +93,7 @@ async def run_suite_async(suite: Suite, sending: Sending | None = None) -> Suite
         suite=suite.name,
         path=None if suite.path is None else str(suite.path),
         kind=suite.kind,
-        scale=None if suite.kind == "pairs" or suite.subject.scale is None else suite.subject.scale.to_dict(),
+        scale=_scale(suite),
         prompt=_name_of_prompt(suite),
         model=_model(suite),
         fingerprint=None if _model(suite) is None else suite.subject.fingerprint,
@@ -110,14 +114,55 @@ async def run_suite_async(suite: Suite, sending: Sending | None = None) -> Suite
     )
 
 
+def refuse_thresholds(suite: Suite) -> None:
+    """Refuse thresholds of what will be no figure of a suite: before its rows are asked about, not when that is paid.
+
+    The names are those of a run that no model answered, of one row of each kind.
+
+    Raises:
+        GoldenError: there is one.
+    """
+    if not suite.thresholds:
+        return
+    rows = [
+        next((row for row in suite.golden if suite.asks(row)), None),
+        next((row for row in suite.golden if row.annotators), None),
+        max(suite.golden, key=lambda row: len({each.order for each in row.recorded})),
+    ]
+    report = SuiteReport(
+        suite=suite.name,
+        kind=suite.kind,
+        scale=_scale(suite),
+        samples=suite.samples,
+        orders=suite.orders,
+        response=suite.response,
+        positive=suite.positive,
+        thresholds=dict(suite.thresholds),
+        cases=tuple({row.id: _unanswered(suite, row) for row in rows if row is not None}.values()),
+    )
+    refuse_unknown(report, figures_of(report))
+
+
+def _unanswered(suite: Suite, row: GoldenRow) -> Case:
+    if row.recorded:
+        return Case(row=row, place="", answers=tuple(suite.subject.recorded(row)))
+    sure: list[tuple[Any, float]] = [(row.gold, 1.0)] if suite.subject.expected else []
+    one = Answer(failure="not_recorded", worth=Usage(1, 0, 0, 0, 0, None), probabilities=sure)
+    asked = product(suite.orders, range(suite.samples))
+    answers = tuple(one.model_copy(update={"order": order, "sample": sample}) for order, sample in asked)
+    return Case(row=row, place="", answers=answers)
+
+
 def plan_suite(suite: Suite, sending: Sending) -> Plan:
     """What a run would send, and what that costs. Nothing is sent.
 
     Raises:
-        GoldenError: a row lacks what the prompt needs.
+        GoldenError: a row lacks what the prompt needs, or a threshold is of no figure.
         JudgeConfigError: the cassette cannot be read, or an input cannot be shown.
     """
     from rubrics.engine.loop import block
+
+    refuse_thresholds(suite)
 
     async def plan() -> Plan:
         store = None if sending.live else _store(suite, sending.mode)
@@ -176,6 +221,10 @@ def _case(suite: Suite, row: GoldenRow, answers: Sequence[Answer], stale: Collec
     elif row.reply is not None:
         answers = [suite.subject.read(row)]
     return Case(row=row, place=place, answers=tuple(answers))
+
+
+def _scale(suite: Suite) -> dict[str, Any] | None:
+    return None if suite.kind == "pairs" or suite.subject.scale is None else suite.subject.scale.to_dict()
 
 
 def _name_of_prompt(suite: Suite) -> str | None:

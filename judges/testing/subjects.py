@@ -65,6 +65,11 @@ class Subject:
         return None if self._asking is None else self._asking.asker
 
     @property
+    def expected(self) -> bool:
+        """Whether its answers come with probabilities."""
+        return isinstance(self._asking, Judge) and self._asking.expected
+
+    @property
     def fingerprint(self) -> str | None:
         """What decides its verdicts, hashed."""
         if self._asking is None:

@@ -17,7 +17,7 @@ The other fields are those of `SuiteFile`. Paths are relative to the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -30,6 +30,7 @@ from judges.compare import GroupwiseJudge, PairwiseJudge
 from judges.judge import Judge
 from judges.prompt import Prompt
 from judges.scale import Likert, Numeric, Scale, scale_from
+from judges.testing.figures import NOT_AT_LEAST
 from judges.testing.golden import GoldenError, GoldenRow, GoldenSet, Split
 from judges.testing.results import Kind, Order, Threshold
 from judges.testing.subjects import Subject, Tested
@@ -95,10 +96,15 @@ class SuiteFile(BaseModel):
     cassette: str | None = None
     snapshot: str | None = None
 
+    @field_validator("thresholds", mode="before")
+    @classmethod
+    def _held(cls, given: Any) -> Any:
+        return _directed(given, NOT_AT_LEAST)
+
     @field_validator("perturbations", mode="before")
     @classmethod
     def _named(cls, given: Any) -> Any:
-        return dict.fromkeys(given) if isinstance(given, list) else given
+        return dict.fromkeys(given) if isinstance(given, list) else _directed(given)
 
     def options(self) -> dict[str, Any]:
         """The options of the judge that the file gives."""
@@ -192,11 +198,15 @@ class Suite:
             orders = "given" if judge.orders == "given" else "both"
         both = kind == "pairs" and orders != "given"
         try:
-            held = {each: Threshold.model_validate(given) for each, given in (thresholds or {}).items()}
+            limits = _directed(thresholds or {}, NOT_AT_LEAST)
+            held = {each: Threshold.model_validate(given) for each, given in limits.items()}
             named = perturbations if isinstance(perturbations, Mapping) else dict.fromkeys(perturbations)
-            flips = {each: None if given is None else Threshold.model_validate(given) for each, given in named.items()}
+            limits = _directed(named)
+            flips = {each: None if given is None else Threshold.model_validate(given) for each, given in limits.items()}
         except ValidationError as error:
             raise GoldenError(f"suite {name}: {_told(error)}") from None
+        except ValueError as error:
+            raise GoldenError(f"suite {name}: {error}") from None
         return cls(
             name=name,
             subject=subject,
@@ -341,6 +351,19 @@ def _fits(name: str, kind: Kind, golden: GoldenSet, scale: Scale | None, fields:
         raise GoldenError(f"suite {name}: samples is a whole number from 1, not {samples!r}")
 
 
+def _directed(given: Any, names: Container[str] | None = None) -> Any:
+    """Refuse a number alone, which means at least, where more is no better: it would pass what it is to catch."""
+    for name, limit in given.items() if isinstance(given, Mapping) else ():
+        alone = isinstance(limit, (int, float)) and not isinstance(limit, bool)
+        if alone and (names is None or name in names):
+            what = "a share of verdicts that flip" if names is None else "this figure"
+            raise ValueError(
+                f"{name}: a number alone means at least, and more is no better of {what}: write "
+                f"{{at_most: {limit:g}}}, or both at_least and at_most"
+            )
+    return given
+
+
 def read_suite(path: Path) -> SuiteFile:
     """What the file of a suite says.
 
@@ -368,7 +391,8 @@ def _told(error: ValidationError) -> str:
     for each in error.errors(include_url=False):
         place = ".".join(str(part) for part in each["loc"])
         if each["type"] == "extra_forbidden":
-            told.append(f"{place}: there is no such field; the fields are {', '.join(SuiteFile.model_fields)}")
+            fields = (SuiteFile if len(each["loc"]) == 1 else Threshold).model_fields
+            told.append(f"{place}: there is no such field; the fields are {', '.join(fields)}")
         else:
             told.append(f"{place}: {each['msg'].removeprefix('Value error, ')}" if place else each["msg"])
     return "; ".join(told)

@@ -244,13 +244,16 @@ def test_what_is_wrong_in_a_file_is_told_at_collection(suite: Path, run: Run) ->
     result.stdout.fnmatch_lines(['*golden.jsonl:1: label: the score is "polite"; *'])
 
 
-def test_a_threshold_of_no_figure_fails_and_names_the_figures(suite: Path, run: Run) -> None:
+def test_a_threshold_of_no_figure_is_told_at_collection_and_nothing_is_sent(
+    suite: Path, run: Run, loopback: LoopbackServer
+) -> None:
     (suite / "tone.judge.yaml").write_text(
         "prompt: tone.md\ngolden: golden.jsonl\nreason: false\nthresholds: {acuracy: 0.8}\n"
     )
     result = run("--judge-record=once")
-    result.assert_outcomes(passed=42, failed=1)
+    result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*there is no figure 'acuracy'*accuracy, accuracy_of_parsed, *"])
+    assert loopback.requests == []
 
 
 PYTHON = """

@@ -363,6 +363,9 @@ def test_a_plan_counts_what_would_be_sent(tmp_path: Path) -> None:
         ({"positive": "good"}, "positive is a label"),
         ({"samples": 0}, "samples is a whole number from 1"),
         ({"thresholds": {"accuracy": {}}}, "a threshold is a number"),
+        ({"thresholds": {"accuracy": {"at_least": 0.8, "at_most": 0.2}}}, "nothing is at least 0.8 and at most 0.2"),
+        ({"thresholds": {"refusal_rate": 0.1}}, r"refusal_rate: .* means at least, .*: write {at_most: 0.1}"),
+        ({"perturbations": {"padding": 0.1}}, r"padding: .* means at least, .*: write {at_most: 0.1}"),
         ({"split": "dev"}, "no row of the dev split"),
         ({"tags": ["hard"]}, "has all the tags"),
     ],
@@ -370,6 +373,48 @@ def test_a_plan_counts_what_would_be_sent(tmp_path: Path) -> None:
 def test_fields_that_mean_nothing_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(GoldenError, match=message):
         Suite.of(says_good(), yes(), name="s", **change)
+
+
+def test_a_file_refuses_a_number_alone_where_it_would_be_the_wrong_bound(tmp_path: Path) -> None:
+    for field in ("thresholds: {seconds: 2}", "perturbations: {padding: 0.1}", "thresholds: {accuracy: {atleast: 1}}"):
+        path = tmp_path / "s.judge.yaml"
+        path.write_text(f"prompt: p.md\ngolden: g.jsonl\n{field}\n")
+        with pytest.raises(GoldenError) as refused:
+            Suite.load(path)
+        assert "at_most" in str(refused.value) and "golden" not in str(refused.value)
+
+
+def test_a_threshold_of_no_figure_is_refused_before_anything_is_sent() -> None:
+    suite = Suite.of(says_good(), yes(), name="s", thresholds={"acuracy": 0.8})
+    for run in (run_suite, plan_suite):
+        with pytest.raises(GoldenError, match=r"no figure 'acuracy' .*; 'accuracy' is meant.*; there are accuracy"):
+            run(suite, LIVE)
+    assert suite.subject.asker.exchanger.client.requests == []  # type: ignore[union-attr, attr-defined]
+
+
+def test_every_figure_of_a_suite_can_have_a_threshold() -> None:
+    people = {"ann": True, "ben": False}
+    winner = golden(*({"inputs": {"a": f"x{i}", "b": f"y{i}"}, "winner": "a"} for i in range(3)))
+    both = [{"order": "given", "label": "a"}, {"order": "swapped", "label": "b"}]
+    pair = {"inputs": {"a": "x", "b": "y"}, "winner": "a"}
+    read = golden({**pair, "recorded": both[:1]}, {**pair, "recorded": both})
+    grades = golden(*({"inputs": {"reply": f"x{i}"}, "score": 2} for i in range(3)))
+    ranked = golden({"inputs": {"candidates": ["x", "y"]}, "ranking": [0, 1]})
+    group = GroupwiseJudge("{{ candidates | untrusted }}", Likert(1, 5), model="m", client=Script(lambda shown: {}))
+    stars = Judge("{{ reply | untrusted }}", Likert(1, 5), model="m", client=Script(lambda shown: {"score": 2}))
+    suites: list[dict[str, Any]] = [
+        {"judge": says_good(), "golden": yes(), "response": "reply", "samples": 2},
+        {"judge": says_good(), "golden": golden({"inputs": {"reply": "x"}, "label": True, "annotators": people})},
+        {"judge": stars, "golden": grades, "tolerance": 1.0},
+        {"judge": pairs(lambda shown: {"score": "A"}), "golden": winner},
+        {"judge": pairs(lambda shown: {"score": "A"}), "golden": winner, "orders": "given"},
+        {"judge": None, "golden": read, "orders": "given"},
+        {"judge": group, "golden": ranked},
+    ]
+    for fields in suites:
+        names = figures_of(run_suite(Suite.of(name="s", **fields), LIVE)).intervals
+        limits = {name: {"at_most": 1e9} for name in names}
+        run_suite(Suite.of(name="s", thresholds=limits, **fields), LIVE)
 
 
 def test_rows_must_ask_what_the_judge_answers() -> None:
@@ -437,7 +482,8 @@ def test_the_winner_of_both_orders_is_by_the_mean_of_their_probabilities() -> No
         *({"inputs": {"a": f"fine {i}", "b": f"poor {i}"}, "winner": "a"} for i in range(6)),
         *({"inputs": {"a": f"poor {i}", "b": f"fine {i}"}, "winner": "b"} for i in range(6)),
     )
-    report = run_suite(Suite.of(judge, rows, name="s"), LIVE)
+    limits = {"winner_accuracy": 0.5, "brier_score": {"at_most": 0.4}}
+    report = run_suite(Suite.of(judge, rows, name="s", thresholds=limits), LIVE)
     figures = figures_of(report).intervals
     assert [round(answer.score or 0.0, 6) for answer in report["r0"].answers] == [0.9, 0.4]
     assert figures["accuracy"].estimate == 0.5
