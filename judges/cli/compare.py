@@ -25,7 +25,7 @@ from rubrics.shown import printable
 
 if TYPE_CHECKING:
     from judges.testing.comparing import ChangedVerdict, Changes, Side
-    from judges.testing.results import SuiteReport
+    from judges.testing.results import Case, SuiteReport
 
 _REASON = 200  # characters of a reason
 
@@ -109,9 +109,14 @@ def _paired(old: list[SuiteReport], new: list[SuiteReport]) -> list[tuple[SuiteR
     return pairs
 
 
+def _without(report: SuiteReport) -> list[Case]:
+    """The rows of a side that have no verdict."""
+    return [case for case in report.cases if case.stale or report.status(case) == "no verdict"]
+
+
 def _complete(report: SuiteReport) -> int:
     """The exit code of a side: whether all its rows have a verdict."""
-    missing = [case for case in report.cases if case.stale or report.status(case) == "no verdict"]
+    missing = _without(report)
     if missing:
         answer = next((answer for case in missing for answer in case.answers if answer.failure), None)
         why = f", such as {answer.failure}: {answer.message}" if answer else ": their prompts are not the snapshot's"
@@ -121,13 +126,20 @@ def _complete(report: SuiteReport) -> int:
 
 def _told(old: SuiteReport, new: SuiteReport, top: int) -> list[str]:
     from judges.testing.comparing import changes
+    from judges.testing.report.assessed import number_of
 
     found = changes(old, new)
     names = [report.title for report in (old, new)]
     if names[0] == names[1] and old.prompt != new.prompt:
         names = [f"{report.title}, {report.prompt}" for report in (old, new)]
     lines = [f"A: {names[0]}", f"B: {names[1]}"]
-    lines.append(f"{found.compared} verdicts were compared, and {len(found.changed)} are others")
+    silent = [side for side, report in (("A", old), ("B", new)) if len(_without(report)) == len(report.cases)]
+    if silent:  # no verdict is not right: two of these would be as right as each other
+        return [*lines, f"nothing can be compared: {' and '.join(silent)} gave no verdict on any row"]
+    lines.append(f"{found.compared} answers were compared, and {len(found.changed)} are others")
+    for side, report in (("A", old), ("B", new)):
+        if missing := [case.row.id for case in _without(report) if not case.stale]:
+            lines.append(f"  without a verdict of {side}, which counts as not right: {number_of(len(missing), 'row')}")
     for what, ids in (
         ("only of A", found.only_old),
         ("only of B", found.only_new),

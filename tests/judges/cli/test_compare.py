@@ -37,12 +37,13 @@ def test_two_reports(run: Run) -> None:
     result = run("compare", old, new)
     assert result.exit_code == 1  # a row has no verdict
     lines = result.stdout.splitlines()
-    assert lines[:3] == ["A: tone [m]", "B: tone [n]", "20 verdicts were compared, and 10 are others"]
+    assert lines[:3] == ["A: tone [m]", "B: tone [n]", "20 answers were compared, and 10 are others"]
     # 8 rows only B has right, 1 only A: 2 * (C(9, 0) + C(9, 1)) / 2**9
-    assert lines[3].startswith("right: B more than A by +0.350 (95 % between ")
-    assert lines[3].endswith("B is better on 8 rows, A on 1; p = 0.0391 (McNemar's exact test)")
-    assert lines[4].startswith("the smallest difference that 20 such rows find (power 80 %): 0.")
-    assert lines[6:10] == [
+    assert lines[3] == "  without a verdict of B, which counts as not right: 1 row"
+    assert lines[4].startswith("right: B more than A by +0.350 (95 % between ")
+    assert lines[4].endswith("B is better on 8 rows, A on 1; p = 0.0391 (McNemar's exact test)")
+    assert lines[5].startswith("the smallest difference that 20 such rows find (power 80 %): 0.")
+    assert lines[7:11] == [
         "changed verdicts",
         "  r9: people say true, A true, B false: worse",
         "    A: True it is",
@@ -83,7 +84,7 @@ def test_two_prompts_on_one_golden_set(run: Run, server: LoopbackServer) -> None
     args = ("compare", "vague.md", "tone.md", "--golden", "tone.golden.jsonl", "--model", "openai/m")
     result = run(*args, "--record", "once")
     assert result.exit_code == 0, result.stderr
-    assert "4 verdicts were compared, and 2 are others" in result.stdout
+    assert "4 answers were compared, and 2 are others" in result.stdout
     assert "B is better on 2 rows, A on 0" in result.stdout
     assert "vague sends 4 requests to openai/m" in result.stderr
     assert sorted(path.name for path in Path("cassettes").iterdir()) == ["tone.jsonl", "vague.jsonl"]
@@ -92,10 +93,11 @@ def test_two_prompts_on_one_golden_set(run: Run, server: LoopbackServer) -> None
     assert len(server.requests) == 8
 
 
-def test_what_is_not_recorded_is_no_verdict(run: Run) -> None:
+def test_what_is_not_recorded_is_no_verdict_and_nothing_is_compared(run: Run) -> None:
     suite = write_suite()
     result = run("compare", suite, suite)
     assert result.exit_code == 1
+    assert result.stdout.splitlines()[2:] == ["nothing can be compared: A and B gave no verdict on any row"]
     assert "no verdict on 4 of 4 rows, such as not_recorded" in result.stderr
 
 
