@@ -38,10 +38,34 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "Contains": {"words": "tool"},
     "Regex": {"pattern": r"\b\d+ lines"},
     "Length": {"most": 400},
+    "Overlong": {"longest": 100, "cushion": 50},
+    "Language": {"language": "en"},
+    "Fuzzy": {"expected_from": "task.answer"},
+    "TokenOverlap": {"expected_from": "task.answer"},
+    "Bleu": {"expected_from": "task.answer"},
+    "Chrf": {"expected_from": "task.answer"},
+    "Rouge": {"expected_from": "task.answer"},
+    "NumericEqual": {"expected_from": "task.n"},
+    "InRange": {"most": 20},
+    "MultipleChoice": {"expected": "A"},
+    "MatchesSchema": {"schema": {"type": "object"}},
+    "ValueIs": {"path": "a.b"},
+    "Markdown": {"headings": ["tool"]},
+    "ImportsAllowed": {"allowed": ["math"]},
 }
 """Arguments of criteria that need some; where they do not fit (any more), the criterion is named and left out."""
 
-SLOW = {"EmbeddingSimilarity"}  # measured on a tenth of the rows
+SLOW = {
+    "EmbeddingSimilarity",
+    "Language",
+    "Bleu",
+    "Chrf",
+    "Rouge",
+    "Markdown",
+    "ParsesSql",
+    "ParsesYaml",
+}  # a tenth of the rows
+APART = ("MathEqual", "RuffClean", "UnitTests", "TextCheck", "ReferenceCheck")  # a process a row, or no criterion
 
 
 class Dimension(Rubric):
@@ -170,7 +194,7 @@ def criteria(rows: int, rounds: int, only: str | None) -> tuple[Table, list[str]
     missing = []
     for name in rubrics.criteria.__all__:
         kind = getattr(rubrics.criteria, name)
-        if not hasattr(kind, "forward_batch") or only not in (None, "criteria", name):
+        if name in APART or not hasattr(kind, "forward_batch") or only not in (None, "criteria", name):
             continue
         try:
             tree = kind(**ARGUMENTS.get(name, {}))
