@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from rubrics.doctor.findings import Finding, found
 from rubrics.doctor.measured import Measured
-from rubrics.doctor.statistics import area_under_curve, correlation, partial_rank_correlation, ranks
+from rubrics.doctor.statistics import area_under_curve, correlation, least_share, partial_rank_correlation, ranks
 from rubrics.rubric import Rubric
 
 ENOUGH = 20
 """Rows below which nothing is said of how a score is spread."""
-SATURATED = 0.95
-"""A node that gives one score to at least this share of the rows is saturated."""
+SATURATED = 0.9
+"""A node is saturated where the share of rows to which it gives one score has an interval above this."""
 SAME = 0.98
 """Two leaves whose scores correlate at least so much are redundant; a node that does with the reward decides it."""
 LOST = 0.05
@@ -83,7 +83,7 @@ def _spread(rubric: Rubric, data: Measured) -> Iterator[Finding]:
         if distinct.size == 1:
             what = f"it scored {distinct[0]:g} in all of {values.size} trajectories"
             yield found("constant", path, what, n=int(values.size), score=float(distinct[0]))
-        elif share >= SATURATED:
+        elif least_share(int(counts[most]), int(values.size)) >= SATURATED:
             what = f"it scored {distinct[most]:g} in {100 * share:.0f} % of {values.size} trajectories"
             yield found("saturated", path, what, n=int(values.size), score=float(distinct[most]), share=share)
 

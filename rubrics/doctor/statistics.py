@@ -55,6 +55,13 @@ def area_under_curve(scores: Floats, positive: NDArray[np.bool_]) -> Estimate | 
     return Estimate(area, max(0.0, area - reach), min(1.0, area + reach), scores.size)
 
 
+def least_share(count: int, n: int) -> float:
+    """The lower end of Wilson's 95 % interval of a share (Wilson 1927)."""
+    share, z2 = count / n, _Z * _Z
+    middle, reach = share + z2 / (2 * n), _Z * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    return (middle - reach) / (1 + z2 / n)
+
+
 def correlation(x: Floats, y: Floats) -> float | None:
     """Pearson's r; None where one of the two does not vary."""
     a, b = x - x.mean(), y - y.mean()

@@ -14,6 +14,7 @@ from rubrics.score import RubricError
 
 SUFFIXES = (".yaml", ".yml", ".json")
 Key = str | int
+_MOST = 1_000_000  # values of a file, aliases written out
 _NOT_YAML = re.compile("[^\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -42,6 +43,7 @@ class Document:
             if self.root is None:
                 raise SpecError(f"{where}: the file is empty; it holds a node, such as {{kind: WeightedSum, …}}")
             self._refuse_doubled(self.root)
+            self._refuse_multiplied(self.root)
             self.data: Any = json.loads(text) if is_json else _Loader("").construct_document(self.root)
         except json.JSONDecodeError as error:
             raise SpecError(f"{where}:{error.lineno}: it is no JSON: {error.msg}") from None
@@ -111,6 +113,30 @@ class Document:
                 keys.add(key.value)
                 key.tag = "tag:yaml.org,2002:str"  # a child may be called no, or 1
                 todo.append(value)
+
+    def _refuse_multiplied(self, root: Any) -> None:
+        """Aliases that stand for what holds them, or, one in another, for more values than anybody wrote."""
+        sizes: dict[int, int] = {}  # 0 while what is in it is counted
+        todo = [root]
+        while todo:
+            node = todo[-1]
+            if isinstance(node, yaml.ScalarNode) or sizes.get(id(node)):
+                todo.pop()
+                continue
+            pairs = node.value if isinstance(node, yaml.MappingNode) else [(node, each) for each in node.value]
+            below = [value for _, value in pairs if not isinstance(value, yaml.ScalarNode)]
+            waiting = [value for value in below if id(value) not in sizes]
+            line = node.start_mark.line + 1
+            if waiting and id(node) not in sizes:
+                sizes[id(node)] = 0
+                todo += waiting
+                continue
+            if any(not sizes.get(id(value)) for value in below):
+                raise SpecError(f"{self.where}:{line}: an alias stands for something that it is a part of")
+            sizes[id(node)] = 1 + len(pairs) + sum(sizes[id(value)] for value in below)
+            if sizes[id(node)] > _MOST:
+                raise SpecError(f"{self.where}:{line}: its aliases stand for more than {_MOST:,} values")
+            todo.pop()
 
 
 class _Loader(yaml.SafeLoader):

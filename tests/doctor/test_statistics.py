@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from rubrics.doctor.statistics import area_under_curve, correlation, partial_rank_correlation, ranks
+from rubrics.doctor.statistics import area_under_curve, correlation, least_share, partial_rank_correlation, ranks
 
 
 def test_ranks_of_equal_values_are_shared() -> None:
@@ -47,6 +47,12 @@ def test_a_partial_correlation_by_hand() -> None:
     assert beside is not None
     assert beside.value == pytest.approx((xy - xz * yz) / math.sqrt((1 - xz**2) * (1 - yz**2)))
     assert math.atanh(whole.high) - math.atanh(whole.value) == pytest.approx(1.959963984540054 / math.sqrt(3))
+
+
+def test_the_lower_end_of_wilson() -> None:
+    # Wilson's interval for 9 of 10 is .596 to .982.
+    assert least_share(9, 10) == pytest.approx(0.5958, abs=1e-4)
+    assert least_share(10, 10) == pytest.approx(10 / (10 + 1.959963984540054**2))
 
 
 def test_where_nothing_varies_there_is_no_correlation() -> None:

@@ -84,6 +84,16 @@ def test_what_is_wrong(text: str, fault: str) -> None:
     assert faults(text)[0].startswith(fault)
 
 
+def test_aliases_may_not_multiply() -> None:
+    bomb = "a0: &a0 [1, 1, 1, 1]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12))
+    assert faults(bomb)[0].endswith("its aliases stand for more than 1,000,000 values")
+    assert faults("kind: &a [*a]") == ["x.yaml:1: an alias stands for something that it is a part of"]
+    assert faults("kind: &a {x: {y: *a}}")[0].endswith("an alias stands for something that it is a part of")
+    tree = loads("kind: Sequential\nrubrics: [&one {kind: Sequential}, *one]")
+    assert len(list(tree.children())) == 2 and tree[0] is not tree[1]  # type: ignore[index]
+    assert faults("[" * 5000)[0].startswith("x.yaml: it is no YAML") or faults("[" * 5000)
+
+
 def test_an_id_is_given_once() -> None:
     text = "kind: Sequential\nrubrics:\n- {kind: Sequential, $id: a}\n- {kind: Sequential, $id: a}"
     assert faults(text) == ["x.yaml:4: rubrics[1].$id: an $id is a text that no other node has, not 'a'"]
