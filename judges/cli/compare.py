@@ -68,7 +68,7 @@ def compare(
     Says what the smallest difference is that so many rows would have shown, so that "they do not differ" and "there are
     too few rows" read differently.
 
-    Exit code 1: a suite or prompt gave no verdict on some rows. 2: something could not be read or compared.
+    Exit code 1: a suite or prompt gave no verdict, or not every answer, on some rows. 2: something could not be read or compared.
     """
     with refusing():
         if a.suffix == b.suffix == ".json":
@@ -115,12 +115,14 @@ def _without(report: SuiteReport) -> list[Case]:
 
 
 def _complete(report: SuiteReport) -> int:
-    """The exit code of a side: whether all its rows have a verdict."""
-    missing = _without(report)
+    """The exit code of a side: whether all its rows have a verdict, and all their questions a reply."""
+    silent = _without(report)
+    missing = silent + [case for case in report.cases if case.unreached and case not in silent]
     if missing:
+        what = "no verdict" if missing == silent else "not every answer"
         answer = next((answer for case in missing for answer in case.answers if answer.failure), None)
         why = f", such as {answer.failure}: {answer.message}" if answer else ": their prompts are not the snapshot's"
-        complain(f"{report.title}: no verdict on {len(missing)} of {len(report.cases)} rows{why}")
+        complain(f"{report.title}: {what} on {len(missing)} of {len(report.cases)} rows{why}")
     return RED if missing else 0
 
 

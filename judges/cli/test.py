@@ -60,9 +60,9 @@ def run(
 
     By default nothing is sent: replies come from the cassettes.
 
-    Exit code 1: a threshold fails (with --strict: or is not decided), a row has no verdict, or must agree and does
-    not, a prompt is not the one of the snapshot, a verdict is not that of the baseline. 2: something could not be read
-    or written, or there is no suite.
+    Exit code 1: a threshold fails (with --strict: or is not decided), a row has no verdict or not every answer, or must
+    agree and does not, a prompt is not the one of the snapshot, a verdict is not that of the baseline. 2: something
+    could not be read or written, or there is no suite.
     """
     with refusing():
         from judges.testing.report import assess, check_ending

@@ -1,20 +1,22 @@
 """What makes a suite red: one rule, for pytest and for `judges test`.
 
-A row is red where there is no verdict, where it is stale, or where it is marked `must` and the judge does not agree.
+A row is red where there is no verdict, where one of its questions reached no model, where it is stale, or where it is
+marked `must` and the judge does not agree.
 Any other disagreement counts in the figures alone, or a judge that is right in nine of ten cases would be red for ever.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from judges.testing.comparing import Side, changes
 from judges.testing.figures import Figures, decisions_of
 from judges.testing.golden import GoldenError
-from judges.testing.rates import rate_of
+from judges.testing.rates import is_unreached
 from judges.testing.results import Case, SuiteReport, spoken
+from judges.verdict import FailureKind
 
 _NAMED = 5  # rows named in a message about several
 _RECORD = "to record what is missing: pytest --judge-record=new, judges test --record=new"
@@ -77,6 +79,9 @@ def problem_of_row(report: SuiteReport, case: Case) -> str | None:
         order = f", order {answer.order}" if len(report.orders) > 1 else ""
         hint = f"; {_RECORD}" if answer.failure == "not_recorded" else ""
         return f"there is no verdict{order}: {answer.failure}: {answer.message}{hint}"
+    if missed := case.unreached:
+        kinds, hint = _told([answer.failure for answer in missed])
+        return f"{len(missed)} of {len(case.answers)} questions have no reply ({kinds}): {missed[0].message}{hint}"
     if row.must and status != "agrees":
         said = [f"{spoken(case.said(order))}{f' ({order})' if len(case.orders) > 1 else ''}" for order in case.orders]
         reason = next((answer.reason for answer in case.answers if answer.reason), None)
@@ -116,16 +121,21 @@ def problems_of_extractor(report: SuiteReport) -> Iterator[Problem]:
 def problems_of_perturbations(report: SuiteReport) -> Iterator[Problem]:
     """Changed questions that reached no model: they are no flips."""
     for flips in report.perturbations:
-        missed = [each for each in flips.verdicts if each.failure is not None and rate_of(each.failure) == "unreached"]
+        missed = [each for each in flips.verdicts if is_unreached(each.failure)]
         if missed:
-            kinds = Counter(each.failure for each in missed)
-            told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-            hint = f"; {_RECORD}" if kinds["not_recorded"] else ""
+            told, hint = _told([each.failure for each in missed])
             yield Problem(
                 f"flips[{flips.name}]",
                 f"{len(missed)} of {len(flips.verdicts)} changed questions have no reply ({told}): "
                 f"{_rows(each.id for each in missed)}{hint}",
             )
+
+
+def _told(failures: Sequence[FailureKind | None]) -> tuple[str, str]:
+    """Failures by kind, and what to do about them."""
+    kinds = Counter(failures)
+    told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    return told, f"; {_RECORD}" if kinds["not_recorded"] else ""
 
 
 def _of_thresholds(report: SuiteReport, figures: Figures, strict: bool) -> Iterator[Problem]:

@@ -37,6 +37,7 @@ from typing import Any, TypeAlias
 from judges.scale import Scale
 from judges.testing.golden import GoldenError, GoldenRow
 from judges.testing.questions import ask_all
+from judges.testing.rates import is_unreached
 from judges.testing.results import Answer, Case, Flip, Flips, Order
 from judges.testing.suite import Suite
 from rubrics.evaluation import NO_USAGE
@@ -231,9 +232,9 @@ def _score(case: Case, order: Order) -> float | None:
 
 
 def _failure(answers: Sequence[Answer]) -> Any:
-    """Why there is no verdict at all."""
+    """Why there is no verdict at all, or why not all was asked: what some samples say is no answer then."""
     kinds = [answer.failure for answer in answers]
-    return kinds[0] if kinds and all(kinds) else None
+    return next(filter(is_unreached, kinds), kinds[0] if kinds and all(kinds) else None)
 
 
 # -- changes that say nothing -----------------------------------------------------------------------------------------

@@ -32,6 +32,11 @@ def rate_of(kind: FailureKind) -> Rate:
     return _OF_KIND.get(kind, "unreached")
 
 
+def is_unreached(failure: FailureKind | None) -> bool:
+    """Whether a question has no reply of the model, which says nothing of the judge."""
+    return failure is not None and rate_of(failure) == "unreached"
+
+
 def answer_rates(answers: Sequence[Verdict | JudgeFailure], *, clusters: Clusters = None) -> dict[Rate, Interval]:
     """What became of each question, as shares that sum to 1.
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serial
 from judges.scale import Scale, scale_from
 from judges.testing.classification import is_label
 from judges.testing.golden import GoldenError, GoldenRow
-from judges.testing.rates import rate_of
+from judges.testing.rates import is_unreached
 from judges.verdict import FailureKind, JudgeFailure, Verdict
 from rubrics.evaluation import NO_USAGE, Usage
 
@@ -121,6 +121,11 @@ class Case(_Kept):
         return next(label for label in labels if json.dumps(label) == counted[0][0])
 
     @property
+    def unreached(self) -> list[Answer]:
+        """The questions to which no model replied; of several samples perhaps some."""
+        return [answer for answer in self.answers if is_unreached(answer.failure)]
+
+    @property
     def orders(self) -> list[Order]:
         """The orders in which it was asked."""
         return list(dict.fromkeys(answer.order for answer in self.answers))
@@ -186,7 +191,7 @@ class Flip(_Kept):
     Attributes:
         id, order: of the row, and of the pair.
         before, after: the labels, in terms of the row; None where there was no verdict.
-        failure: why there was none after the change.
+        failure: why there was none after the change; also where one of several samples reached no model.
         lift: how far the score moved towards what the change would gain by, in [-1, 1]; None where that is not known.
         changed: what was shown instead, for people.
     """
@@ -202,7 +207,7 @@ class Flip(_Kept):
     @property
     def flipped(self) -> bool | None:
         """Whether it is another verdict; None where there was none before, or the changed question reached no model."""
-        if self.before is None or (self.failure is not None and rate_of(self.failure) == "unreached"):
+        if self.before is None or is_unreached(self.failure):
             return None
         return not is_label(self.after, self.before)
 

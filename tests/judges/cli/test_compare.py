@@ -101,6 +101,15 @@ def test_what_is_not_recorded_is_no_verdict_and_nothing_is_compared(run: Run) ->
     assert "no verdict on 4 of 4 rows, such as not_recorded" in result.stderr
 
 
+def test_a_sample_that_is_not_recorded_is_not_every_answer(run: Run, server: LoopbackServer) -> None:
+    suite = write_suite()
+    assert run("test", suite, "--record", "once").exit_code == 0
+    result = run("compare", suite, suite, "--samples", 2)
+    assert result.exit_code == 1
+    assert "not every answer on 4 of 4 rows, such as not_recorded" in result.stderr
+    assert run("test", suite, "--samples", 2).exit_code == 1
+
+
 def test_what_is_refused(run: Run) -> None:
     write_suite()
     write_report("a.json", True)

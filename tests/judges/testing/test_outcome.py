@@ -63,6 +63,14 @@ def test_one_sample_of_two_is_a_verdict() -> None:
     assert found(report(case("r7", True, "format", True), samples=2)) == []
 
 
+def test_a_sample_that_no_model_was_asked_for_is_a_problem() -> None:
+    """A verdict of three samples is none of one: the budget was spent, or two are not in the cassette."""
+    (problem,) = found(report(case("r7", True, True, "budget", "budget"), samples=3))
+    assert problem == ("r7", "2 of 3 questions have no reply (2 budget): oh")
+    (problem,) = found(report(case("r7", True, False, "not_recorded"), samples=2))
+    assert "1 of 2 questions have no reply (1 not_recorded): oh; to record what is missing" in problem.message
+
+
 def test_a_changed_snapshot_shows_the_difference() -> None:
     changed = SnapshotState(state="changed", path="s.json", difference="-old\n+new", stale=["r1"])
     judged = report(*RIGHT[:1], case("r1", False, stale=True), snapshot=changed)

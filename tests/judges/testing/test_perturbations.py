@@ -11,6 +11,7 @@ import pytest
 from judges import Binary, ChatError, Judge, Likert, Numeric, PairwiseJudge, Scale
 from judges.testing.figures import decisions_of, figures_of
 from judges.testing.golden import GoldenError, GoldenSet
+from judges.testing.outcome import problems_of
 from judges.testing.perturbations import PERTURBATIONS, perturbation
 from judges.testing.replies import read_replies
 from judges.testing.results import Flip, Flips, SuiteReport
@@ -216,6 +217,23 @@ def test_a_question_that_reached_no_model_is_no_flip() -> None:
     flips = found(run_suite(suite, Sending(live=True)), "padding")
     assert {flip.failure for flip in flips.verdicts} == {"auth"}
     assert {flip.flipped for flip in flips.verdicts} == {None}
+
+
+def test_a_sample_that_reached_no_model_leaves_the_flip_open() -> None:
+    """Half an answer to the changed question is none: with the other half it might be another."""
+    asked: list[str] = []
+
+    def rule(message: str) -> Any:
+        asked.append(message)
+        late = "to its end" in message and asked.count(message) == 2
+        return ChatError("budget", "all is spent") if late else {"score": fine(message)}
+
+    judge = Judge("{{ reply | untrusted }}", Binary(), reason=False, model="m", client=Script(rule))
+    suite = Suite.of(judge, replies(), name="s", response="reply", samples=2, perturbations=["padding"])
+    report = run_suite(suite, Sending(live=True))
+    assert {flip.flipped for flip in found(report, "padding").verdicts} == {None}
+    (problem,) = problems_of(report, figures_of(report))
+    assert "24 of 24 changed questions have no reply (24 budget)" in problem.message
 
 
 def test_a_refusal_after_the_change_is_a_flip() -> None:
