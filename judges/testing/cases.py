@@ -18,6 +18,7 @@ from judges.testing.outcome import (
     problems_of_baseline,
     problems_of_extractor,
     problems_of_perturbations,
+    problems_of_questions,
     problems_of_snapshot,
 )
 from judges.testing.results import Answer, Case, Status, SuiteReport, spoken
@@ -124,8 +125,9 @@ class JudgeReport:
         it, with `--judge-strict`).
 
         Raises:
-            CaseFailed: the test fails, or asks for what there is not.
+            CaseFailed: the test fails, or asks for what there is not, or questions reached no model.
         """
+        raise_any(problems_of_questions(self.results))
         if figure not in self.figures:
             raise CaseFailed(f"there is no figure {figure!r}; there are {', '.join(self.figures)}")
         try:
@@ -137,12 +139,14 @@ class JudgeReport:
 
     def check(self) -> None:
         """Hold the prompts against their snapshot, the verdicts against the baseline, where there is one, replies
-        against what they should give, and the figures against the thresholds of the marker.
+        against what they should give, and the figures against the thresholds of the marker. Questions that reached no
+        model fail the test.
 
         Raises:
             CaseFailed: the test fails.
         """
         raise_any(problems_of_snapshot(self.results))
+        raise_any(problems_of_questions(self.results))
         raise_any(problems_of_extractor(self.results))
         raise_any(problems_of_perturbations(self.results))
         if self._baseline is not None:

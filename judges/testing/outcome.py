@@ -118,6 +118,17 @@ def problems_of_extractor(report: SuiteReport) -> Iterator[Problem]:
             yield Problem("extractor", f"{check.name}: {check.reply!r} is read as {read}, and gives {asked}")
 
 
+def problems_of_questions(report: SuiteReport) -> Iterator[Problem]:
+    """Questions about rows that reached no model: figures say nothing then. One problem for all of them."""
+    cases = [case for case in report.cases if case.unreached]
+    if cases:
+        missed = [answer for case in cases for answer in case.unreached]
+        told, hint = _told([answer.failure for answer in missed])
+        asked = sum(len(case.answers) for case in report.cases)
+        rows = _rows(case.row.id for case in cases)
+        yield Problem("questions", f"{len(missed)} of {asked} questions have no reply ({told}): {rows}{hint}")
+
+
 def problems_of_perturbations(report: SuiteReport) -> Iterator[Problem]:
     """Changed questions that reached no model: they are no flips."""
     for flips in report.perturbations:

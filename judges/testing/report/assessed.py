@@ -74,8 +74,9 @@ class Assessed:
 
     @property
     def replayed(self) -> int:
-        """How many of the answers were not asked for now."""
-        return sum(answer.cached for case in self.report.cases for answer in case.answers)
+        """How many of the answers were there already, in the cassette or in the golden set."""
+        answers = [answer for case in self.report.cases for answer in case.answers]
+        return sum(answer.cached and answer.failure != "not_recorded" for answer in answers)
 
     @property
     def worth(self) -> Usage:

@@ -304,6 +304,20 @@ def test_suites_in_python(suite: Path, run: Run, pytester: pytest.Pytester, loop
     run("-k", "test_suite").assert_outcomes(skipped=1, deselected=40)
 
 
+@pytest.mark.parametrize("body", ["pass", 'judge_report.require("accuracy_of_parsed", at_least=0.5)'])
+def test_a_report_of_which_nothing_was_judged_fails(
+    suite: Path, run: Run, pytester: pytest.Pytester, body: str
+) -> None:
+    """There is no row test beside it that would tell, and a figure over nothing is not decided: a skip."""
+    (suite / "tone.judge.yaml").unlink()
+    code = dedent(PYTHON).partition("@pytest.mark")[0]
+    code += f'@pytest.mark.judge_suite("golden.jsonl")\ndef test_suite(judge_report):\n    {body}\n'
+    pytester.makepyfile(test_tone=code)
+    result = run("--judge-update-snapshots")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["40 of 40 questions have no reply (40 not_recorded): rows r0, *", "*nothing was sent"])
+
+
 def test_a_baseline_holds_for_suites_in_python(suite: Path, run: Run, pytester: pytest.Pytester) -> None:
     (suite / "tone.judge.yaml").unlink()
     pytester.makepyfile(test_tone=dedent(PYTHON).replace("LIMIT", "0.5"))
