@@ -145,11 +145,12 @@ def verbosity(scores: Column, lengths: Column, gold: Column, *, clusters: Cluste
 # -- chance -----------------------------------------------------------------------------------------------------------
 
 
-def self_agreement(samples: Table, *, seed: int = 0) -> Interval:
+def self_agreement(samples: Table, *, clusters: Clusters = None, seed: int = 0) -> Interval:
     """How far a judge agrees with itself: the share of pairs of samples with one label, averaged over items.
 
     Args:
         samples: labels, shape (items, k), None where there is no verdict; items with fewer than two are left out.
+        clusters: what several items belong to, such as the pair that is shown in two orders.
         seed: of the bootstrap over items.
 
     Returns:
@@ -164,16 +165,17 @@ def self_agreement(samples: Table, *, seed: int = 0) -> Interval:
     for row in _samples(samples):
         same = sum(is_label(a, b) for place, a in enumerate(row) for b in row[place + 1 :])
         shares.append(same / comb(len(row), 2) if len(row) > 1 else None)
-    return _bounded(mean(shares, seed=seed), shares)
+    return _bounded(mean(shares, clusters=clusters, seed=seed), shares, clusters)
 
 
-def unanimity(samples: Table) -> Interval:
+def unanimity(samples: Table, *, clusters: Clusters = None) -> Interval:
     """The share of items whose samples are all equal, of those with two or more.
 
     Args and errors are those of `self_agreement`. More samples an item agree less often: compare only with as many.
     """
     rows = _samples(samples)
-    return proportion([all(is_label(row[0], each) for each in row) if len(row) > 1 else None for row in rows])
+    same = [all(is_label(row[0], each) for each in row) if len(row) > 1 else None for row in rows]
+    return proportion(same, clusters)
 
 
 def _samples(samples: Table) -> list[list[Any]]:
@@ -185,8 +187,8 @@ def _samples(samples: Table) -> list[list[Any]]:
         raise MetricError("samples are a table, for each item its labels, or None") from None
 
 
-def _bounded(found: Interval, shares: list[float | None]) -> Interval:
+def _bounded(found: Interval, shares: list[float | None], clusters: Clusters) -> Interval:
     """Where all items agree wholly, the bootstrap has no bounds; a share in [0, 1] is then no less sure than a yes."""
     if found.estimate == 1.0 and found.low is None:
-        return proportion([share == 1.0 if share is not None else None for share in shares])
+        return proportion([share == 1.0 if share is not None else None for share in shares], clusters)
     return found

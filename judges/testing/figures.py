@@ -83,8 +83,11 @@ def figures_of(report: SuiteReport) -> Figures:
     kinds = {"labels": _labels, "pairs": _pairs, "rankings": _rankings}
     intervals = dict(kinds[report.kind](report, answers))
     if report.samples > 1 and report.kind != "rankings":
-        table = [[answer.label for answer in case.of(order)] for case in report.cases for order in case.orders]
-        intervals |= {"self_agreement": self_agreement(table), "unanimity": unanimity(table)}
+        asked = [(case, order) for case in report.cases for order in case.orders]
+        table = [[answer.label for answer in case.of(order)] for case, order in asked]
+        rows = [case.row.id for case, _ in asked]
+        agreed = self_agreement(table, clusters=rows), unanimity(table, clusters=rows)
+        intervals |= dict(zip(("self_agreement", "unanimity"), agreed, strict=True))
     people = _people(report)
     if people is not None:
         intervals["people_alpha"] = people

@@ -49,7 +49,8 @@ class Answer(_Kept):
         order: of a pair: whether the candidates were shown as given, or swapped.
         sample: its number among equal questions.
         label: what was answered, in terms of the row: a value on the scale; a, b or tie whatever the order; of a
-            ranking the grades, in the order of the row's candidates. None for an abstention and for a failure.
+            ranking the grades, in the order of the row's candidates. None for an abstention (of a ranking: on all
+            candidates) and for a failure.
         score: in [0, 1]; of a pair, of the candidate `a`; of a ranking None.
         reason, reply: the judge's words, and the text they were read from.
         failure, message: why there is no verdict.

@@ -195,7 +195,8 @@ def _answer(verdict: Verdict | JudgeFailure | Grades, order: Order, sample: int)
     if isinstance(verdict, Grades):
         reasons = [reason for reason in verdict.reasons if reason]
         said = "\n".join(reasons) or None
-        return Answer(order=order, sample=sample, label=list(verdict.scores), reason=said, usage=verdict.usage)
+        grades = list(verdict.scores) if any(score is not None for score in verdict.scores) else None
+        return Answer(order=order, sample=sample, label=grades, reason=said, usage=verdict.usage)
     if isinstance(verdict, JudgeFailure):
         return Answer(
             order=order,

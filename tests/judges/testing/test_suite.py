@@ -25,6 +25,7 @@ from judges import (
 )
 from judges.testing.figures import decisions_of, figures_of
 from judges.testing.golden import GoldenError, GoldenSet
+from judges.testing.intervals import wilson
 from judges.testing.results import SuiteReport
 from judges.testing.running import Sending, plan_suite, run_suite
 from judges.testing.suite import Suite
@@ -181,6 +182,25 @@ def test_a_judge_of_pairs_is_asked_in_both_orders() -> None:
     assert "consistency" not in figures_of(once).intervals
 
 
+def test_samples_of_a_pair_in_two_orders_are_of_one_item() -> None:
+    """How sure a judge is of a pair shows in both orders alike: twelve pairs are no twenty-four items."""
+
+    def rule(shown: str) -> Any:
+        asked.append(shown)
+        return {"score": "AB"[len(asked) % 2] if "hard" in shown else "A"}
+
+    asked: list[str] = []
+    rows = golden(
+        *({"inputs": {"a": f"{'hard' if i < 6 else 'easy'} {i}", "b": "two"}, "winner": "a"} for i in range(12))
+    )
+    figures = figures_of(run_suite(Suite.of(pairs(rule), rows, name="s", samples=2), LIVE)).intervals
+    assert (figures["unanimity"].estimate, figures["self_agreement"].estimate) == (0.5, 0.5)
+    for name in ("unanimity", "self_agreement"):
+        assert (figures[name].n, figures[name].clusters) == (24, 12)
+    low = wilson(6, 12).low
+    assert low is not None and figures["unanimity"].low == pytest.approx(low, abs=0.01)
+
+
 def test_a_row_that_was_recorded_in_one_order_says_nothing_of_the_order() -> None:
     both = [{"order": "given", "label": "a"}, {"order": "swapped", "label": "a"}]
     inputs = {"a": "one", "b": "two"}
@@ -242,6 +262,21 @@ def test_a_ranking_agrees_where_its_best_is_the_best() -> None:
     figures = figures_of(report).intervals
     assert figures["accuracy"].estimate == 0.5
     assert figures["kendall_tau_b"].estimate == pytest.approx((1 + 1 / 3) / 2)
+
+
+def test_a_ranking_without_any_grade_is_an_abstention() -> None:
+    judge = GroupwiseJudge(
+        "{{ candidates | untrusted }}",
+        Likert(1, 5, abstain=True),
+        reason=False,
+        model="m",
+        client=Script(lambda shown: {"candidate_1": {"score": None}, "candidate_2": {"score": None}}),
+    )
+    rows = golden({"inputs": {"candidates": ["one", "two"]}, "ranking": [0, 1]})
+    report = run_suite(Suite.of(judge, rows, name="s"), LIVE)
+    assert report.status(report["r0"]) == "abstains"
+    figures = figures_of(report).intervals
+    assert (figures["verdict_rate"].estimate, figures["abstention_rate"].estimate) == (0.0, 1.0)
 
 
 # -- rows that bring their verdicts along -----------------------------------------------------------------------------
