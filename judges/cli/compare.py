@@ -68,7 +68,8 @@ def compare(
     Says what the smallest difference is that so many rows would have shown, so that "they do not differ" and "there are
     too few rows" read differently.
 
-    Exit code 1: a suite or prompt gave no verdict, or not every answer, on some rows. 2: something could not be read or compared.
+    Exit code 1: a suite or prompt gave no verdict, or not every answer, on some rows. 2: something could not be read
+    or compared.
     """
     with refusing():
         if a.suffix == b.suffix == ".json":
