@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import Any
 
 _SUBJECTS = {
-    "text": ("Exact", "Contains", "Regex", "Length", "Overlong", "Repetition", "Tags", "Citations", "Language"),
+    "text": ("Exact", "Contains", "Regex", "Length", "Overlong", "Repetition", "Tags", "Language"),
+    "citations": ("Citations",),
     "overlap": ("Fuzzy", "TokenOverlap", "Bleu", "Chrf", "Rouge"),
     "numbers": ("NumericEqual", "InRange", "MultipleChoice", "MathEqual"),
     "structure": ("ParsesJson", "MatchesSchema", "ValueIs", "ParsesXml", "ParsesYaml", "ParsesSql", "Markdown"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,14 +24,15 @@ class TextCheck(Rubric):
 
     Args:
         of: a path to the text, such as `action` or `observation.answer` (see `rubrics.criteria.values`).
-        within: a tag; what is looked at is the text in the last `<within>…</within>`. Without one, the score is 0: an
-            answer that is not where it was asked for is no answer.
+        within: a tag; what is looked at is the text in the last `<within>…</within>`. Without one, the score is the
+            least there is (0, or the whole penalty): an answer that is not where it was asked for is no answer.
 
     Unscored where there is no such text.
     """
 
     extra: ClassVar[str | None] = None
     """The extra of this package that it needs, such as `text`."""
+    _worked_out: ClassVar[frozenset[str]] = frozenset()  # attributes that are worked out of the arguments
 
     def __init__(self, of: str = "action", within: str | None = None) -> None:
         super().__init__()
@@ -46,12 +48,26 @@ class TextCheck(Rubric):
     def _require(self) -> None:
         """Raise ImportError where a library of the extra is missing."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        named = (item for base in cls.__mro__ for item in vars(base).items())
+        cls._worked_out = frozenset(name for name, is_ in named if isinstance(is_, cached_property))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """An argument that is set anew leaves nothing that was worked out of the old one."""
+        super().__setattr__(name, value)
+        for cache in self._worked_out & self.__dict__.keys():
+            del self.__dict__[cache]
+
     def __getstate__(self) -> dict[str, Any]:
         """Without what is worked out of the arguments: some of it cannot be copied."""
-        worked_out = {
-            name for base in type(self).__mro__ for name, is_ in vars(base).items() if isinstance(is_, cached_property)
-        }
-        return {name: value for name, value in super().__getstate__().items() if name not in worked_out}
+        return {name: value for name, value in super().__getstate__().items() if name not in self._worked_out}
+
+    def extra_repr(self) -> str:
+        """The arguments that are not their defaults."""
+        given = inspect.signature(type(self)).parameters.values()
+        kept = {each.name: (getattr(self, each.name, each.default), each.default) for each in given}
+        return ", ".join(f"{name}={value!r}" for name, (value, default) in kept.items() if value != default)
 
     @cached_property
     def _value(self) -> Value:
@@ -75,7 +91,10 @@ class TextCheck(Rubric):
         if self.within is None:
             return self.score_text(text)
         found = inside(text, self.within)
-        return Score(0.0, f"there is no <{self.within}>") if found is None else self.score_text(found)
+        return self.score_text(found) if found is not None else self._absent()
+
+    def _absent(self) -> Score:
+        return Score(self.range[0], f"there is no <{self.within}>")
 
     def forward(self, action: Any, observation: Any) -> Any:
         return self.score_step(action, observation, self.task)
@@ -146,7 +165,7 @@ class ReferenceCheck(TextCheck):
         if self.within is not None:
             text = inside(str(text), self.within)
             if text is None:
-                return Score(0.0, f"there is no <{self.within}>")
+                return self._absent()
         return max(self.score_pair(str(text), reference) for reference in references)
 
 

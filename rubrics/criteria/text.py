@@ -16,6 +16,7 @@ from rubrics.score import Score, StructureError, Unscored
 Normalize = Literal["none", "spaces", "squad"]
 Unit = Literal["characters", "words", "lines"]
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_RAISED = re.compile("([¹²³¼½¾⁰-₎⅐-⅟↉]+)")  # powers, indices and fractions, which NFKC makes plain digits of
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -23,13 +24,18 @@ def normalised(text: str, how: Normalize = "spaces", ignore_case: bool = False) 
     """A text as it is compared.
 
     Args:
-        how: `spaces`: in Unicode's form NFKC, runs of white space as one space, none at the ends. `squad`: in addition
-            in lower case, without punctuation and English articles (Rajpurkar et al. 2016). `none`: as it is.
+        how: `spaces`: in Unicode's form NFKC, but for powers, indices and fractions (10² is not 102, nor 1½ 11/2); runs
+            of white space as one space, none at the ends. `squad`: in addition in lower case, without punctuation and
+            English articles (Rajpurkar et al. 2016). `none`: as it is.
     """
+    if how != "none" and not text.isascii():
+        text = "".join(
+            part if _RAISED.fullmatch(part) else unicodedata.normalize("NFKC", part) for part in _RAISED.split(text)
+        )
     if how == "squad":
-        text = _ARTICLES.sub(" ", unicodedata.normalize("NFKC", text).lower().translate(_PUNCTUATION))
+        text = _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION))
     if how != "none":
-        text = " ".join(unicodedata.normalize("NFKC", text).split())
+        text = " ".join(text.split())
     return text.casefold() if ignore_case else text
 
 
@@ -253,7 +259,7 @@ class Overlong(TextCheck):
         if self._tokens is None:
             return super().score_step(action, observation, task)
         count = self._tokens.read(action, observation, task)
-        if isinstance(count, bool) or not isinstance(count, int | float):
+        if isinstance(count, bool) or not isinstance(count, int | float) or count != count:
             raise Unscored(f"{self.tokens_from} is no number")
         return self._penalty(float(count), "tokens")
 
@@ -307,6 +313,8 @@ class Tags(TextCheck):
         tags: their names.
         outside: whether there may be other text than white space outside of them.
         empty: whether there may be nothing in one.
+        opened: whether the prompt opened the first one, as chat templates of reasoning models do, so that the text
+            begins in it.
         of, within: see `TextCheck`.
     """
 
@@ -315,15 +323,18 @@ class Tags(TextCheck):
         tags: Sequence[str] = ("think", "answer"),
         outside: bool = False,
         empty: bool = False,
+        opened: bool = False,
         of: str = "action",
         within: str | None = None,
     ) -> None:
         super().__init__(of, within)
         if not tags or isinstance(tags, str) or not all(re.fullmatch(r"[A-Za-z][\w-]*", tag) for tag in tags):
             raise StructureError(f"Tags: tags is a list of names, such as ['think', 'answer'], not {tags!r:.80}")
-        self.tags, self.outside, self.empty = list(tags), outside, empty
+        self.tags, self.outside, self.empty, self.opened = list(tags), outside, empty, opened
 
     def score_text(self, text: str) -> Score:
+        if self.opened:
+            text = f"<{self.tags[0]}>{text}"
         at = 0
         for tag in self.tags:
             opening, closing = f"<{tag}>", f"</{tag}>"
@@ -340,84 +351,6 @@ class Tags(TextCheck):
         if not self.outside and text[at:].strip():
             return Score(0.0, f"there is text outside of the tags: {quoted(text[at:].strip(), 60)}")
         return Score(1.0)
-
-
-_NUMERIC = re.compile(r"\[(\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*)\]")
-_AUTHOR_YEAR = re.compile(
-    r"\(((?:[^\W\d_][\w'’.-]*(?:\s+(?:and|&|et\s+al\.?)?\s*)?){1,6},?\s*(?:19|20)\d\d[a-z]?)\)|"
-    r"([^\W\d_][\w'’-]+(?:\s+et\s+al\.?)?)\s+\(((?:19|20)\d\d[a-z]?)\)"
-)
-
-
-class Citations(TextCheck):
-    """Whether a text cites, and what there is: the share of its citation markers that point to a source.
-
-    Args:
-        style: `numeric`, such as [1] and [2, 4-6], or `author-year`, such as (Smith et al., 2020) and Smith (2020).
-        sources_from: a path to the list of sources. A number points to its place in the list, from 1; a name and a
-            year to a source whose text has both. None: any marker will do.
-        least: markers there must be; with fewer the score is 0.
-        of, within: see `TextCheck`.
-    """
-
-    def __init__(
-        self,
-        style: Literal["numeric", "author-year"] = "numeric",
-        sources_from: str | None = None,
-        least: int = 1,
-        of: str = "action",
-        within: str | None = None,
-    ) -> None:
-        super().__init__(of, within)
-        if style not in ("numeric", "author-year") or least < 0:
-            raise StructureError(
-                f"Citations: style is 'numeric' or 'author-year' and least 0 or more, not {style!r}, {least}"
-            )
-        self.style, self.sources_from, self.least = style, sources_from, least
-        self._sources  # noqa: B018
-
-    @cached_property
-    def _sources(self) -> Value | None:
-        return None if self.sources_from is None else Value(self.sources_from)
-
-    def score_step(self, action: Any, observation: Any, task: Any) -> float | Score:
-        sources = None if self._sources is None else self._sources.read(action, observation, task)
-        if sources is not None and (isinstance(sources, str) or not hasattr(sources, "__len__")):
-            raise Unscored(f"{self.sources_from} is no list")
-        text = self._value.text(action, observation, task)
-        markers = list(dict.fromkeys(_numbers(text) if self.style == "numeric" else _names(text)))
-        if len(markers) < self.least:
-            return Score(0.0, f"it has {len(markers)} citation markers")
-        if sources is None or not markers:
-            return Score(1.0)
-        texts = [] if self.style == "numeric" else [str(source).casefold() for source in sources]
-        bad = [marker for marker in markers if not self._points(marker, len(sources), texts)]
-        said = f"no source for {quoted(', '.join(map(str, bad)))}" if bad else None
-        return Score(1.0 - len(bad) / len(markers), said)
-
-    def _points(self, marker: Any, count: int, texts: list[str]) -> bool:
-        if isinstance(marker, int):
-            return 1 <= marker <= count
-        name, year = marker.rsplit(" ", 1)
-        return any(name.casefold() in text and year in text for text in texts)
-
-
-def _numbers(text: str) -> list[int]:
-    found: list[int] = []
-    for marker in _NUMERIC.findall(text):
-        for part in re.split(r"[,;]", marker):
-            ends = [int(number) for number in re.findall(r"\d+", part)]
-            found += range(ends[0], min(ends[-1], ends[0] + 200) + 1) if len(ends) == 2 else ends
-    return found
-
-
-def _names(text: str) -> list[str]:
-    found = []
-    for within, name, year in _AUTHOR_YEAR.findall(text):
-        if within:
-            name, year = within.split()[0], within.split()[-1]
-        found.append(f"{name.split()[0].strip(',.')} {year.rstrip('abcdefghij')}")
-    return found
 
 
 class Language(TextCheck):

@@ -48,6 +48,8 @@ def score(leaf: Rubric, action: Any, observation: Any = None, task: Any = None) 
         (Exact("the Eiffel Tower", normalize="squad"), "Eiffel tower!", 1.0),
         (Exact("ﬁne"), "fine", 1.0),  # NFKC
         (Exact("e\u0301"), "é", 1.0),
+        (Exact("102"), "10²", 0.0),  # NFKC alone would have it
+        (Exact("11/2"), "1½", 0.0),
         (Exact("42", within="answer"), "<think>41</think><answer> 42 </answer>", 1.0),
         (Exact("42", within="answer"), "42", 0.0),
         (Exact("42", within="answer"), "<answer>41</answer> no, <answer>42</answer>", 1.0),
@@ -78,6 +80,8 @@ def score(leaf: Rubric, action: Any, observation: Any = None, task: Any = None) 
         (Overlong(10, 4), "w " * 8, -0.5),
         (Overlong(10, 4), "w " * 10, -1.0),
         (Overlong(10, 4), "w " * 50, -1.0),
+        (Overlong(10, 4, within="answer"), "w " * 50, -1.0),  # what is asked for and not there is no way out
+        (Repetition(within="answer"), "w " * 50, -1.0),
         # 5 trigrams of "a b c a b c a", of which 3 are distinct: 1 - 3/5.
         (Repetition(3), "a b c a b c a", -0.4),
         (Repetition(3, weight=-0.5), "a b c a b c a", -0.2),
@@ -92,10 +96,16 @@ def score(leaf: Rubric, action: Any, observation: Any = None, task: Any = None) 
         (Tags(), "<think></think><answer>b</answer>", 0.0),
         (Tags(empty=True), "<think></think><answer>b</answer>", 1.0),
         (Tags(), "<think>a<answer>b</answer>", 0.0),
+        (Tags(opened=True), "a</think><answer>b</answer>", 1.0),
+        (Tags(opened=True), "<think>a</think><answer>b</answer>", 0.0),
         (Citations(), "As shown [1] and [2, 4-5].", 1.0),
         (Citations(), "As shown.", 0.0),
         (Citations(least=0), "As shown.", 1.0),
         (Citations("author-year"), "It is so (Smith et al., 2020), says Jones (2019a).", 1.0),
+        (Citations("author-year", least=3), "As shown (see Smith, 2020; Lee & Wu, 2019a) by Díaz et al. (2001).", 1.0),
+        (Citations("author-year"), "Since (May 2020) and (n = 2020), (1999) is over.", 0.0),
+        (Citations(), "It is `x[1]`, or\n```\ny[2]\n```", 0.0),
+        (Citations(within="answer"), "[1] <answer>none</answer>", 0.0),
         # rapidfuzz: 2 · 3 common / (4 + 3) letters.
         (Fuzzy("abcd"), "abc", pytest.approx(6 / 7)),
         (Fuzzy("abcd", by="levenshtein"), "abc", 0.75),
@@ -151,6 +161,8 @@ def test_citations_point_to_sources() -> None:
     assert score(named, "So (Smith & Lee, 2020) and (Nobody, 1999).", None, {"sources": sources}) == 0.5
     assert scored(named, "So (Nobody, 1999).", None, {"sources": sources}).reason == "no source for 'Nobody 1999'"
     assert scored(leaf, "[1]", None, {"sources": "text"}).reason == "task.sources is no list"
+    kept = {"sources": [{"author": "Lee, C.", "year": 2019}]}
+    assert score(named, "So (Lee, 2019), but not (Le, 2019).", None, kept) == 0.5
 
 
 def test_a_number_of_tokens_may_be_counted_elsewhere() -> None:
@@ -167,6 +179,14 @@ def test_why_is_said() -> None:
     assert len(str(scored(Regex("secret.*", match="none"), "secret" + "x" * 999).reason)) < 230
 
 
+def test_an_argument_that_is_set_anew_counts() -> None:
+    leaf = Regex("a")
+    assert score(leaf, "a") == 1.0
+    leaf.pattern = "b"
+    assert score(leaf, "a") == 0.0
+    assert repr(leaf) == "Regex(pattern='b')"
+
+
 LEAVES = [
     Exact("a"),
     Contains("a"),
@@ -176,6 +196,7 @@ LEAVES = [
     Repetition(),
     Tags(),
     Citations(),
+    Citations("author-year"),
     Language("en"),
     Fuzzy("a"),
     TokenOverlap("a"),
@@ -201,7 +222,9 @@ def test_no_text_makes_them_raise(leaf: Rubric, text: str) -> None:
 
 
 @pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: type(leaf).__name__)
-@pytest.mark.parametrize("text", ["a" * 100_000 + "!", "\0", "\ud800", "<think>" * 5_000, "[1" * 20_000, " " * 100_000])
+@pytest.mark.parametrize(
+    "text", ["a" * 100_000 + "!", "\0", "\ud800", "<think>" * 5_000, "[1" * 20_000, " " * 100_000, "(" + "a" * 390]
+)
 def test_hostile_texts_hang_nothing(leaf: Rubric, text: str) -> None:
     if isinstance(leaf, (Rouge, Fuzzy)) and len(text) > 10_000:
         text = text[:10_000]
