@@ -9,10 +9,54 @@ from typing import Any, ClassVar, Literal
 
 from rubrics.criteria.base import ReferenceCheck, clean, library
 from rubrics.criteria.text import Normalize, normalised
-from rubrics.score import StructureError
+from rubrics.score import Score, StructureError, Unscored
+
+LONGEST = 50_000
 
 
-class Fuzzy(ReferenceCheck):
+class Likeness(ReferenceCheck):
+    """A measure whose time grows with both texts' lengths multiplied, so that their length is limited.
+
+    Args:
+        expected, expected_from, of, within: see `ReferenceCheck`.
+        longest: a text of more characters scores 0; where the expected text has more, the node is unscored.
+    """
+
+    def __init__(
+        self,
+        expected: str | Sequence[str] | None = None,
+        expected_from: str | None = None,
+        of: str = "action",
+        within: str | None = None,
+        longest: int = LONGEST,
+    ) -> None:
+        super().__init__(expected, expected_from, of, within)
+        if longest < 1:
+            raise StructureError(f"{type(self).__name__}: longest is a number of characters, not {longest}")
+        self.longest = longest
+
+    def references(self, action: Any, observation: Any, task: Any) -> list[str]:
+        found = super().references(action, observation, task)
+        if (most := max(map(len, found))) > self.longest_expected:
+            raise Unscored(f"the expected text has {most} characters; {self.longest_expected} are compared at most")
+        return found
+
+    @property
+    def longest_expected(self) -> int:
+        """The most characters of an expected text."""
+        return self.longest
+
+    def score_pair(self, text: str, reference: str) -> float | Score:
+        if len(text) > self.longest:
+            return Score(0.0, f"it has {len(text)} characters; {self.longest} are compared at most")
+        return self.likeness(text, reference)
+
+    def likeness(self, text: str, reference: str) -> float | Score:
+        """The measure, in [0, 1]."""
+        raise NotImplementedError
+
+
+class Fuzzy(Likeness):
     """How like a text is to the expected one, in [0, 1], by edits.
 
     Args:
@@ -21,6 +65,8 @@ class Fuzzy(ReferenceCheck):
             `sorted`, `set`: the same of the words, sorted or as sets; `levenshtein`, `jaro_winkler`: these.
         threshold: what is below it scores 0.
         ignore_case: whether case does not count.
+        longest: a text of more characters scores 0, since comparing takes long; where the expected text has more, or
+            with `partial` more than 1,000, the node is unscored.
 
     Source: rapidfuzz.
     """
@@ -36,8 +82,9 @@ class Fuzzy(ReferenceCheck):
         ignore_case: bool = True,
         of: str = "action",
         within: str | None = None,
+        longest: int = LONGEST,
     ) -> None:
-        super().__init__(expected, expected_from, of, within)
+        super().__init__(expected, expected_from, of, within, longest)
         if by not in _FUZZY:
             raise StructureError(f"Fuzzy: by is one of {', '.join(_FUZZY)}, not {by!r}")
         self.by, self.threshold, self.ignore_case = by, threshold, ignore_case
@@ -51,7 +98,11 @@ class Fuzzy(ReferenceCheck):
         measure = getattr(library(f"rapidfuzz.{module}", "text", self), name)
         return (lambda a, b: measure(a, b) / scale) if scale != 1 else measure.normalized_similarity
 
-    def score_pair(self, text: str, reference: str) -> float:
+    @property
+    def longest_expected(self) -> int:
+        return min(self.longest, 1_000) if self.by == "partial" else self.longest
+
+    def likeness(self, text: str, reference: str) -> float:
         said, meant = (normalised(each, "spaces", self.ignore_case) for each in (text, reference))
         value = float(self._measure(said, meant))
         return value if value >= self.threshold else 0.0
@@ -105,7 +156,7 @@ class TokenOverlap(ReferenceCheck):
         return 2 * precision * recall / (precision + recall) if shared else 0.0
 
 
-class _Sacre(ReferenceCheck):
+class _Sacre(Likeness):
     """A measure of sacrebleu, in [0, 1]."""
 
     extra: ClassVar[str | None] = "text"
@@ -119,7 +170,7 @@ class _Sacre(ReferenceCheck):
     def _metric(self) -> Any:
         return getattr(library("sacrebleu.metrics", "text", self), self.measure)(**self.options)
 
-    def score_pair(self, text: str, reference: str) -> float:
+    def likeness(self, text: str, reference: str) -> float:
         return float(min(max(self._metric.sentence_score(clean(text), [clean(reference)]).score / 100.0, 0.0), 1.0))
 
 
@@ -128,7 +179,7 @@ class Bleu(_Sacre):
     counts.
 
     Args:
-        expected, expected_from, of, within: see `ReferenceCheck`.
+        expected, expected_from, of, within, longest: see `Likeness`.
 
     Source: Papineni et al. 2002, by sacrebleu.
     """
@@ -141,7 +192,7 @@ class Chrf(_Sacre):
     """chrF of a text against the expected one, in [0, 1]: n-grams of characters up to 6, beta 2.
 
     Args:
-        expected, expected_from, of, within: see `ReferenceCheck`.
+        expected, expected_from, of, within, longest: see `Likeness`.
 
     Source: Popović 2015, by sacrebleu.
     """
@@ -149,7 +200,7 @@ class Chrf(_Sacre):
     measure = "CHRF"
 
 
-class Rouge(ReferenceCheck):
+class Rouge(Likeness):
     """ROUGE of a text against the expected one, in [0, 1].
 
     Args:
@@ -157,6 +208,7 @@ class Rouge(ReferenceCheck):
         variant: `rouge1`, `rouge2` (n-grams), `rougeL` (longest common subsequence), `rougeLsum` (of lines).
         measure: `fmeasure`, `precision` or `recall`.
         stem: whether words are stemmed (English).
+        longest: a text of more characters scores 0; where the expected text has more, the node is unscored.
 
     Source: Lin 2004, by rouge-score.
     """
@@ -172,8 +224,9 @@ class Rouge(ReferenceCheck):
         stem: bool = False,
         of: str = "action",
         within: str | None = None,
+        longest: int = LONGEST,
     ) -> None:
-        super().__init__(expected, expected_from, of, within)
+        super().__init__(expected, expected_from, of, within, longest)
         if variant not in ("rouge1", "rouge2", "rougeL", "rougeLsum"):
             raise StructureError(f"Rouge: variant is rouge1, rouge2, rougeL or rougeLsum, not {variant!r}")
         if measure not in ("fmeasure", "precision", "recall"):
@@ -182,10 +235,31 @@ class Rouge(ReferenceCheck):
 
     def _require(self) -> None:
         library("rouge_score", "text", self)
+        library("rapidfuzz", "text", self)
 
     @cached_property
     def _scorer(self) -> Any:
         return library("rouge_score.rouge_scorer", "text", self).RougeScorer([self.variant], use_stemmer=self.stem)
 
-    def score_pair(self, text: str, reference: str) -> float:
+    def likeness(self, text: str, reference: str) -> float | Score:
+        if self.variant == "rougeL":  # by rouge-score itself it would take a hundred times as long
+            words = library("rouge_score.tokenizers", "text", self).DefaultTokenizer(self.stem).tokenize
+            said, meant = words(text), words(reference)
+            common = library("rapidfuzz.distance.LCSseq", "text", self).similarity(said, meant)
+            return _share(self.measure, common, len(said), len(meant))
+        words_said, words_meant = len(text.split()), len(reference.split())
+        if self.variant == "rougeLsum" and words_said * words_meant > _MOST_PAIRS:
+            told = f"there are {words_said} words and {words_meant} expected, too many for rougeLsum"
+            if words_said > words_meant:
+                return Score(0.0, told)
+            raise Unscored(told)
         return float(getattr(self._scorer.score(reference, text)[self.variant], self.measure))
+
+
+_MOST_PAIRS = 4_000_000  # of words, about a second
+
+
+def _share(measure: str, common: int, said: int, meant: int) -> float:
+    if not common:
+        return 0.0
+    return {"precision": common / said, "recall": common / meant, "fmeasure": 2 * common / (said + meant)}[measure]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from rouge_score.rouge_scorer import RougeScorer
 
 from rubrics import Evaluation, Record, Rubric, StructureError
 from rubrics.criteria import (
@@ -199,10 +200,12 @@ LEAVES = [
     Citations("author-year"),
     Language("en"),
     Fuzzy("a"),
+    Fuzzy("ab" * 500, by="partial"),
     TokenOverlap("a"),
     Bleu("a b c d"),
     Chrf("a"),
-    Rouge("a"),
+    Rouge("a " * 9_000),
+    Rouge("a " * 9_000, variant="rougeLsum"),
 ]
 
 
@@ -226,9 +229,27 @@ def test_no_text_makes_them_raise(leaf: Rubric, text: str) -> None:
     "text", ["a" * 100_000 + "!", "\0", "\ud800", "<think>" * 5_000, "[1" * 20_000, " " * 100_000, "(" + "a" * 390]
 )
 def test_hostile_texts_hang_nothing(leaf: Rubric, text: str) -> None:
-    if isinstance(leaf, (Rouge, Fuzzy)) and len(text) > 10_000:
-        text = text[:10_000]
     assert scored(leaf, text).status in ("scored", "unscored")
+
+
+def test_lengths_that_would_take_long_are_not_compared() -> None:
+    leaf = Fuzzy(expected_from="task", longest=10)
+    assert score(leaf, "a" * 10, None, "a" * 10) == 1.0
+    assert scored(leaf, "a" * 11, None, "a").reason == "it has 11 characters; 10 are compared at most"
+    assert score(leaf, "a" * 11, None, "a") == 0.0
+    found = scored(leaf, "a", None, "a" * 11)  # it is the task's fault
+    assert (found.status, found.reason) == ("unscored", "the expected text has 11 characters; 10 are compared at most")
+    assert score(Fuzzy("a" * 1_001, by="partial"), "a") == "unscored"
+    assert score(Rouge("a " * 2_000, variant="rougeLsum"), "a " * 2_001) == 0.0
+    assert score(Rouge("a " * 2_001, variant="rougeLsum"), "a " * 2_000) == "unscored"
+
+
+@given(st.lists(st.sampled_from(["the", "cats", "Sat", "on", "é", "x-y"]), max_size=9), st.booleans())
+def test_rouge_is_that_of_rouge_score(words: list[str], stem: bool) -> None:
+    text, reference = " ".join(words), "the cat sat on the mats"
+    theirs = RougeScorer(["rougeL"], use_stemmer=stem).score(reference, text)["rougeL"]
+    for measure in ("precision", "recall", "fmeasure"):
+        assert score(Rouge(reference, measure=measure, stem=stem), text) == pytest.approx(getattr(theirs, measure))
 
 
 @pytest.mark.parametrize(
@@ -255,6 +276,7 @@ def test_hostile_texts_hang_nothing(leaf: Rubric, text: str) -> None:
         (lambda: Citations("apa"), "style is 'numeric' or 'author-year'"),  # type: ignore[arg-type]
         (lambda: Fuzzy("a", by="x"), "by is one of ratio"),  # type: ignore[arg-type]
         (lambda: TokenOverlap("a", measure="x"), "measure is f1"),  # type: ignore[arg-type]
+        (lambda: Rouge("a", longest=0), "longest is a number of characters"),
         (lambda: Rouge("a", variant="rouge9"), "variant is rouge1"),  # type: ignore[arg-type]
     ],
 )
