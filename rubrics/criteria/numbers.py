@@ -301,8 +301,8 @@ class MultipleChoice(ReferenceCheck):
 class MathEqual(ReferenceCheck):
     """Whether an answer is the expected one as mathematics: `1/2`, `0.5` and `\\frac{1}{2}` are equal.
 
-    The comparison runs in a process of its own, which is stopped at the time limit: no answer hangs a step, in any
-    thread. It takes some milliseconds; in async code, wrap the leaf in `rubrics.Threaded`.
+    The comparison runs in a process of its own, with limits on time and memory: no answer hangs a step, in any thread.
+    It takes some milliseconds; in async code, wrap the leaf in `rubrics.Threaded`.
 
     Args:
         expected, expected_from, of, within: see `ReferenceCheck`.

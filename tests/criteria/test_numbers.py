@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rubrics import Evaluation, Rubric, StructureError
-from rubrics.criteria import InRange, MathEqual, MultipleChoice, NumericEqual
+from rubrics.criteria import InRange, MathEqual, MultipleChoice, NumericEqual, mathematics
 from rubrics.criteria.numbers import Found, numbers_in
 
 
@@ -153,6 +154,29 @@ def test_an_expression_that_takes_for_ever_is_stopped_in_any_thread() -> None:
         thread.join(120)
     assert [each.score for each in found] == [0.0, 0.0]
     assert scored(MathEqual("1/2"), "0.5").score == 1.0  # and the next one is compared
+
+
+def test_a_slow_comparison_holds_up_no_other_thread_and_leaves_no_process() -> None:
+    workers = mathematics._Workers()
+    workers._free = threading.BoundedSemaphore(2)
+    hostile = threading.Thread(target=workers.ask, args=(("$9^{9^{9^9}}$", "5"), 2.0))
+    hostile.start()
+    assert workers.ask(("0.5", "1/2"), 60.0) == "equal"
+    hostile.join(120)
+    running = [worker._process for worker in workers._idle if worker._process is not None]
+    workers.stop()
+    assert running and all(process.returncode is not None for process in running)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_after_a_fork_other_processes_compare() -> None:
+    assert mathematics.equal("0.5", "1/2", 60.0) == "equal"
+    child = os.fork()
+    if not child:
+        os._exit(0 if mathematics.equal("0.25", "1/4", 60.0) == "equal" else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert mathematics.equal("0.125", "1/8", 60.0) == "equal"
 
 
 def test_a_reference_that_is_no_mathematics() -> None:
