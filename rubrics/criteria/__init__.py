@@ -9,7 +9,8 @@ _SUBJECTS = {
     "text": ("Exact", "Contains", "Regex", "Length", "Overlong", "Repetition", "Tags", "Language"),
     "citations": ("Citations",),
     "overlap": ("Fuzzy", "TokenOverlap", "Bleu", "Chrf", "Rouge"),
-    "numbers": ("NumericEqual", "InRange", "MultipleChoice", "MathEqual"),
+    "numbers": ("NumericEqual", "InRange", "MathEqual"),
+    "choice": ("MultipleChoice",),
     "structure": ("ParsesJson", "MatchesSchema", "ValueIs", "ParsesXml", "ParsesYaml", "ParsesSql", "Markdown"),
     "code": ("ParsesPython", "ImportsAllowed", "RuffClean", "UnitTests"),
     "tools": (

@@ -242,62 +242,6 @@ class InRange(_NumberCheck):
         return Score(0.0, f"it says {found.value:g}, which is too {'low' if low else 'high'}") if low or high else 1.0
 
 
-class MultipleChoice(ReferenceCheck):
-    """Whether a text chooses the expected option.
-
-    What counts is the last statement of an answer (`Answer: B`, `the answer is (B)`, `\\boxed{B}`), or a text that is
-    nothing but an option (`B`, `(b)`, `B. Paris`). A statement that names several options chooses none.
-
-    Args:
-        expected, expected_from, of, within: see `ReferenceCheck`; one letter.
-        options: the letters there are.
-    """
-
-    def __init__(
-        self,
-        expected: str | Sequence[str] | None = None,
-        expected_from: str | None = None,
-        options: str = "ABCD",
-        of: str = "action",
-        within: str | None = None,
-    ) -> None:
-        super().__init__(expected, expected_from, of, within)
-        if not options.isalpha() or not options.isupper() or len(set(options)) != len(options) or len(options) < 2:
-            raise StructureError(f"MultipleChoice: options are capital letters, such as 'ABCD', not {options!r}")
-        given = [expected] if isinstance(expected, str) else expected or ()
-        if wrong := [each for each in given if each.strip().upper() not in list(options)]:
-            raise StructureError(f"MultipleChoice: {wrong[0]!r} is not among the options {options}")
-        self.options = options
-
-    @cached_property
-    def _patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        one = rf"[\"'*_(\[]*(?P<first>[{self.options}])[\"'*_)\]]*(?![\w'’])"
-        more = rf"(?P<more>(?:\s*(?:,|/|&|\bor\b|\band\b)\s*[\"'*_(\[]*[{self.options}][\"'*_)\]]*(?![\w'’]))*)"
-        said = rf"(?:\banswer(?:\s+is|\s*:|\s*=)|\bchoose|\bchoice\s+is|\boption\s+is)\s*:?\s*(?:option\s+)?{one}{more}"
-        boxed = rf"\\boxed\{{\s*(?:\\text\{{)?\s*\(?(?P<boxed>[{self.options}])\)?\s*\}}"
-        alone = rf"\s*[(\[]?([{self.options}])[)\].:]?(?:\s.*)?\s*"
-        return re.compile(f"(?i:{said})|{boxed}"), re.compile(alone, re.DOTALL)
-
-    def choice_in(self, text: str) -> str | None:
-        """The option that a text chooses; None where it chooses none, or several."""
-        statements, alone = self._patterns
-        last = None
-        for last in statements.finditer(text):  # noqa: B007
-            pass
-        if last is not None:
-            found = last.group("boxed") or last.group("first")
-            return None if last.group("more") else found.upper()
-        whole = alone.fullmatch(text) if len(text.strip()) <= 3 or re.match(r"\s*[(\[]?[A-Z][)\].:]", text) else None
-        letters = set(re.findall(rf"(?<!\w)[{self.options}](?=[).:\]]|\s|$)", text))
-        return whole.group(1) if whole and len(letters) == 1 else None
-
-    def score_pair(self, text: str, reference: str) -> float | Score:
-        found = self.choice_in(text)
-        if found is None:
-            return Score(0.0, "it chooses no option, or several")
-        return Score(float(found == reference.strip().upper()), f"it chooses {found}")
-
-
 class MathEqual(ReferenceCheck):
     """Whether an answer is the expected one as mathematics: `1/2`, `0.5` and `\\frac{1}{2}` are equal.
 

@@ -107,6 +107,21 @@ def test_a_number_that_is_written_is_read(value: float) -> None:
         (MultipleChoice("B"), "(A) (B) (C) (D)", 0.0),
         (MultipleChoice("B"), "A", 0.0),
         (MultipleChoice("A"), "A good question. I do not know.", 0.0),
+        (MultipleChoice("A"), "The answer is a matter of taste.", 0.0),
+        (MultipleChoice("A"), "I choose a quiet life.", 0.0),
+        (MultipleChoice("A"), "Answer: a", 1.0),
+        (MultipleChoice("B"), "**Answer:** **B**", 1.0),
+        (MultipleChoice("B"), "**Answer: (B)**", 1.0),
+        (MultipleChoice("B"), "Because of that:\n\n**B**\n", 1.0),
+        (MultipleChoice("B"), "**B** is the correct answer, and A is incorrect.", 1.0),
+        (MultipleChoice("B"), "$\\boxed{\\textbf{(B)}}$", 1.0),
+        (MultipleChoice("B"), "So the answer would be option B.", 1.0),
+        (MultipleChoice("B"), "I choose B, because the answer A is wrong.", 1.0),
+        (MultipleChoice("B"), "The answer is not B.", 0.0),
+        (MultipleChoice("B"), "Do not choose B.", 0.0),
+        (MultipleChoice("B"), "The best choice is both A and B.", 0.0),
+        (MultipleChoice("B"), "A) Rome\nB) Paris\nC) Oslo", 0.0),
+        (MultipleChoice("B"), "The answer is B's neighbour.", 0.0),
         (MultipleChoice("C"), "Answer: Cannot tell", 0.0),
         (MultipleChoice(["A", "B"]), "B", 1.0),
         (MultipleChoice("E", options="ABCDE"), "answer: E", 1.0),
@@ -125,6 +140,7 @@ def test_what_is_expected_may_stand_in_the_task() -> None:
     assert scored(leaf, "7", None, {"answer": "7 or 8"}).reason == "task.answer is no number"
     assert scored(leaf, "7", None, {"answer": True}).status == "unscored"
     assert scored(MultipleChoice(expected_from="task"), "B", None, "b").score == 1.0
+    assert scored(MultipleChoice(expected_from="task"), "B", None, "E").reason == "'E' is not among the options ABCD"
 
 
 @pytest.mark.parametrize(
@@ -182,6 +198,11 @@ def test_after_a_fork_other_processes_compare() -> None:
 def test_a_reference_that_is_no_mathematics() -> None:
     found = scored(MathEqual("a banana, perhaps?"), "$x + 1$")
     assert found.status in ("unscored", "scored") and found.score != 1.0
+
+
+@pytest.mark.parametrize("text", ["answer:" + " " * 100_000, "(" * 10**6, "answer is " * 10**5, "B\n" * 10**5])
+def test_no_text_hangs_a_choice(text: str) -> None:
+    assert scored(MultipleChoice("A"), text).score == 0.0
 
 
 @pytest.mark.parametrize(
