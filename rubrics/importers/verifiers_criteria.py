@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rubrics.importers.requirement import Leaf, Requirement
-from rubrics.importers.source import Source, grade_of, names_of
+from rubrics.importers.source import Source, names_of
 from rubrics.rubric import Rubric
 
 
@@ -29,7 +29,7 @@ def verifiers(
     Raises:
         ImporterError: it is no such file, or a weight or grade is of no criterion in it.
     """
-    read = Source(source)
+    read = Source(source, text="toml")
     items, place = read.data, ()  # type: Any, tuple[str | int, ...]
     if isinstance(items, Mapping):
         items, place = items.get("criteria"), ("criteria",)
@@ -38,16 +38,21 @@ def verifiers(
     for what, given in (("weights", weights), ("grades", grades)):
         if unknown := sorted(set(given or ()).difference(named)):
             raise read.fault(place, f"{what} name {', '.join(unknown)}; the criteria are {', '.join(named)}")
+    if doubled := sorted({name for name in named if named.count(name) > 1}):
+        raise read.fault(place, f"several criteria are called {', '.join(doubled)}, so that a grade would be of all")
+    own = [read.number(each, "weight", 1.0, (*place, i), 0.0) for i, each in enumerate(listed)]
+    overrides = Source(weights or {}, "the weights")
     leaves: dict[str, Rubric] = {}
     points = []
     for i, (node, name, each) in enumerate(zip(names_of(named), named, listed, strict=True)):
-        points.append((weights or {}).get(name, read.number(each, "weight", 1.0, (*place, i))))
+        changed = name in (weights or {})
+        points.append(overrides.number(overrides.data, name, None, (), 0.0) if changed else own[i])
         choices = each.get("choices") or ["no", "yes"]
         if len(choices) < 2 or len(set(map(str, choices))) != len(choices):
             raise read.fault((*place, i, "choices"), "choices are two or more, each different")
         values = {str(choice): at / (len(choices) - 1) for at, choice in enumerate(choices)}
         answer = (grades or {}).get(name)
-        grade = values.get(answer) if isinstance(answer, str) else grade_of(answer)
+        grade = values.get(answer) if isinstance(answer, str) else read.grade(answer, (*place, i), values)
         if isinstance(answer, str) and grade is None:
             raise read.fault((*place, i), f"{answer!r} is none of the choices {', '.join(values)}")
         scale = None if choices == ["no", "yes"] else {"type": "choice", "options": values}

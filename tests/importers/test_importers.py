@@ -100,7 +100,10 @@ def test_leaves_may_be_answered_by_a_function_or_a_judge() -> None:
         ({"weight": 1}, "the data: requirements must be a text, not None"),
         (task("a", 1, {"requirements": "b"}), r"the data: sub_tasks\[0\]: weight must be a number, not None"),
         (task("a", 1, task("b", 0)), "the weights sum to 0"),
-        (task("a", 1, task("b", 1, score=2.0)), r"sub_tasks\[0\]\.score: a grade is a number from 0 to 1, not 2.0"),
+        (
+            task("a", 1, task("b", 1, score=2.0)),
+            r"sub_tasks\[0\].score: a grade is a number from 0 to 1, true or false; not 2.0",
+        ),
     ],
 )
 def test_what_is_no_rubric_of_paperbench(source: Any, message: str) -> None:
@@ -112,7 +115,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ImporterError, match=r"none\.json: No such file"):
         paperbench(tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("{")
-    with pytest.raises(ImporterError, match=r"bad\.json: it is no JSON"):
+    with pytest.raises(ImporterError, match=r"bad\.json:1: it is no JSON"):
         paperbench(tmp_path / "bad.json")
     (tmp_path / "bad.toml").write_text("[")
     with pytest.raises(ImporterError, match=r"bad\.toml: it is no TOML"):
