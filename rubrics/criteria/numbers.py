@@ -3,75 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from rubrics.criteria.base import ReferenceCheck, TextCheck, inside, library
+from rubrics.criteria.quantities import Found, numbers_in, registry_of, unit_of
 from rubrics.criteria.values import Value, quoted
 from rubrics.score import Score, StructureError, Unscored
 
 Pick = Literal["only", "first", "last"]
-_MARKS = str.maketrans({"−": "-", "–": "-", "‒": "-", "\u202f": "\u00a0", "\u2009": "\u00a0"})
-
-
-def _pattern(decimal: str, group: str) -> re.Pattern[str]:
-    """Numbers with a decimal mark, and another mark, an apostrophe or a narrow space between groups of three digits."""
-    grouped = rf"\d{{1,3}}(?:(?P<mark>[{group}'’\u00a0])\d{{3}})(?:(?P=mark)\d{{3}})*"
-    fraction = rf"[{decimal}]\d+"
-    number = rf"[-+]?(?:{grouped}(?:{fraction})?|\d+(?:{fraction})?|{fraction})(?:[eE][-+]?\d{{1,4}})?"
-    return re.compile(rf"(?<![\w.,]){number}(?!\d|[.,]\d)")
-
-
-_PATTERNS = {".": _pattern(".", ","), ",": _pattern(",", ".")}
-_UNIT = re.compile(r"\s?(°?[^\W\d_][^\W\d_]*(?:\s?[*/·^]\s?[-\w]+|[²³])*|[%‰°€$£])")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A number in a text.
-
-    Attributes:
-        value: it.
-        unit: what follows it and may be a unit; empty where nothing does.
-    """
-
-    value: float
-    unit: str = ""
-
-
-def numbers_in(text: str, decimal: Literal[".", ","] = ".") -> list[Found]:
-    """The numbers of a text: `-3`, `1,234.5`, `1e-3`, `½`, each with the unit that follows.
-
-    Fractions such as 3/4, dates and versions are no numbers: a digit, a point or a letter beside a number makes it a
-    part of something else.
-
-    Args:
-        decimal: the decimal mark; the other one may group digits by threes.
-    """
-    text = text.translate(_MARKS)
-    spelled = "".join(_vulgar(letter) for letter in text)
-    group = "," if decimal == "." else "."
-    found = []
-    for match in _PATTERNS[decimal].finditer(spelled):
-        before, after = spelled[max(match.start() - 1, 0) : match.start()], spelled[match.end() : match.end() + 2]
-        if before in ("/", ":") or after.startswith("/") or re.match(r":\d", after):
-            continue
-        value = float(re.sub(f"[{group}'’\u00a0]", "", match.group()).replace(",", "."))
-        unit = _UNIT.match(spelled, match.end())
-        if math.isfinite(value):
-            found.append(Found(value, unit.group(1) if unit else ""))
-    return found
-
-
-def _vulgar(letter: str) -> str:
-    if unicodedata.category(letter) != "No":
-        return letter
-    value = unicodedata.numeric(letter, None)
-    return letter if value is None or letter in "⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉" else repr(value)
 
 
 class _NumberCheck(TextCheck):
@@ -100,7 +41,8 @@ class NumericEqual(_NumberCheck):
     """Whether a number is the expected one, within a tolerance.
 
     Args:
-        expected: the number; or expected_from, a path to it (a number, or a text that is one).
+        expected: the number; or expected_from, a path to it: a number, or a text that is one, such as `"10 km"`, in
+            whose unit it is then compared.
         relative, absolute: it may be off by relative · |expected| or by absolute, whichever is more.
         unit: of the expected number, such as `km/h`; a number in another unit of its kind is converted, and one without
             a unit counts as being in this one, unless need_unit. Needs the extra `math`.
@@ -116,7 +58,7 @@ class NumericEqual(_NumberCheck):
         self,
         expected: float | None = None,
         expected_from: str | None = None,
-        relative: float = 1e-6,
+        relative: float = 1e-9,
         absolute: float = 0.0,
         unit: str | None = None,
         need_unit: bool = False,
@@ -136,9 +78,10 @@ class NumericEqual(_NumberCheck):
         self.relative, self.absolute, self.unit, self.need_unit = relative, absolute, unit, need_unit
         self._reference  # noqa: B018
         if unit is not None:
+            pint = library("pint", "math", self)
             try:
-                _units(self).parse_units(unit)
-            except Exception as error:  # pint raises several kinds
+                registry_of(self).parse_units(unit)
+            except (pint.PintError, ArithmeticError, TypeError, ValueError) as error:
                 raise StructureError(f"NumericEqual: {unit!r} is no unit: {error}") from None
 
     @cached_property
@@ -156,56 +99,41 @@ class NumericEqual(_NumberCheck):
         found = self.number_in(text)
         if isinstance(found, Score):
             return found
-        value = self._converted(found)
+        value = self._converted(found, expected.unit)
         if isinstance(value, Score):
             return value
-        if math.isclose(value, expected, rel_tol=0.0, abs_tol=max(self.relative * abs(expected), self.absolute)):
+        if abs(value - expected.value) <= max(self.relative * abs(expected.value), self.absolute):
             return 1.0
-        return Score(0.0, f"it says {value:g}, and {expected:g} is expected")
+        return Score(0.0, f"it says {value:.12g}, and {expected.value:.12g} is expected")
 
-    def _expected(self, action: Any, observation: Any, task: Any) -> float:
+    def _expected(self, action: Any, observation: Any, task: Any) -> Found:
+        """The expected number in the unit that it bears, or else in `unit`."""
         if self._reference is None:
-            return float(self.expected)  # type: ignore[arg-type]
+            return Found(float(self.expected), self.unit or "")  # type: ignore[arg-type]
         value = self._reference.read(action, observation, task)
         if isinstance(value, str):
             found = numbers_in(value)
             if len(found) == 1:
-                return found[0].value
+                unit = found[0].unit
+                return found[0] if unit and unit_of(unit, self) is not None else Found(found[0].value, self.unit or "")
         elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            return float(value)
+            return Found(float(value), self.unit or "")
         raise Unscored(f"{self.expected_from} is no number")
 
-    def _converted(self, found: Found) -> float | Score:
-        if self.unit is None:
+    def _converted(self, found: Found, unit: str) -> float | Score:
+        if not unit:
             return found.value
-        registry = _units(self)
-        wanted = registry.parse_units(self.unit)
-        written = _parsed_unit(registry, found.unit)
+        written = unit_of(found.unit, self) if found.unit else None
         if written is None:
             if self.need_unit:
-                return Score(0.0, f"it says no unit; {self.unit} is expected")
+                return Score(0.0, f"it says no unit; {unit} is expected")
             return found.value
+        pint, registry = library("pint", "math", self), registry_of(self)
+        wanted = registry.parse_units(unit) if unit == self.unit else unit_of(unit, self)
         try:
             return float(registry.Quantity(found.value, written).to(wanted).magnitude)
-        except Exception as error:  # pint raises several kinds
-            if type(error).__module__.partition(".")[0] != "pint":
-                raise
-            return Score(0.0, f"{found.unit} is no unit like {self.unit}")
-
-
-def _units(who: object) -> Any:
-    return library("pint", "math", who).get_application_registry()
-
-
-def _parsed_unit(registry: Any, text: str) -> Any:
-    """A unit; None where a text is none."""
-    if not text or len(text) > 30:
-        return None
-    text = {"°": "degree", "°C": "degC", "°F": "degF", "‰": "permille"}.get(text, text)
-    try:
-        return registry.parse_units(text.replace("·", "*").replace("²", "^2").replace("³", "^3"))
-    except Exception:  # whatever it is, it is no unit: a word that follows the number
-        return None
+        except (pint.PintError, ArithmeticError):  # of another kind, or degrees within a product
+            return Score(0.0, f"{found.unit} is no unit like {unit}")
 
 
 class InRange(_NumberCheck):
