@@ -155,7 +155,10 @@ class Asker:
         """
         model = self._model or os.environ.get("JUDGE_MODEL")
         if not model:
-            raise JudgeConfigError("no model is named: give model=, or set JUDGE_MODEL")
+            raise JudgeConfigError(
+                "no model is named: give model= (in front matter and suites `model:`, on the command line --model, to "
+                "pytest --judge-model), or set JUDGE_MODEL"
+            )
         return model
 
     @property

@@ -76,7 +76,8 @@ class Judge:
                 raise JudgeConfigError(f"{name} is True or False, not {value!r}")
         found = scale if scale is not None else self.prompt.scale
         if not isinstance(found, Scale):
-            raise JudgeConfigError(f"a judge needs a scale, such as Binary() or Likert(1, 5), not {found!r}")
+            instead = "; front matter and suites say `scale: binary`" if found is None else f", not {found!r}"
+            raise JudgeConfigError(f"a judge needs a scale, such as Binary() or Likert(1, 5){instead}")
         self.scale = found
         if expected and reason:
             raise JudgeConfigError(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from judges.cli.running import suite_files
 from judges.cli.said import RED, refusing
 from rubrics.shown import printable
 
@@ -15,7 +16,11 @@ from rubrics.shown import printable
 def lint(
     prompts: Annotated[
         list[Path],
-        typer.Argument(metavar="PROMPT_OR_SUITE", help="Prompt files, or suites that use them.", show_default=False),
+        typer.Argument(
+            metavar="PROMPT_OR_SUITE",
+            help="Prompt files, suites that use them, or folders of suites.",
+            show_default=False,
+        ),
     ],
     strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings as well.")] = False,
 ) -> None:
@@ -28,12 +33,14 @@ def lint(
     Exit code 1: there are errors or, with --strict, warnings. 2: a suite could not be read.
     """
     from judges.testing.lint import lint as look_over
+    from judges.testing.report.assessed import number_of
 
     with refusing():
-        found = [finding for path in prompts for finding in look_over(path)]
+        paths = [file for path in prompts for file in (suite_files([path]) if path.is_dir() else [path])]
+        found = [finding for path in paths for finding in look_over(path)]
     for finding in found:
         typer.echo(printable(str(finding)))
     counts = Counter(finding.level for finding in found)
-    looked_at = f"{len(prompts)} prompt{'' if len(prompts) == 1 else 's'}"
-    typer.echo(f"{looked_at}: {counts['error']} errors, {counts['warning']} warnings, {counts['info']} info")
+    errors, warned = number_of(counts["error"], "error"), number_of(counts["warning"], "warning")
+    typer.echo(f"{number_of(len(paths), 'prompt')}: {errors}, {warned}, {counts['info']} info")
     raise typer.Exit(RED if counts["error"] or (strict and counts["warning"]) else 0)

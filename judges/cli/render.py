@@ -41,13 +41,22 @@ def render(
 
     Exit code 2: something could not be read, or the prompt cannot be rendered.
     """
+    from judges.verdict import PromptError
+
     inputs = dict(map(_named, given or ()))
     with refusing():
         subject, row = _asked(path, golden, case, inputs, model)
         if subject.asker is None:
             raise refused(f"{path}: there is no prompt: all verdicts are recorded in the golden set")
+        if order is Order.swapped and subject.kind != "pairs":
+            raise refused(f"{path}: --order is of pairs, and this judge is shown no pair")
         row = row.model_copy(update={"inputs": {**row.inputs, **inputs}})
-        request = subject.request(row, order.value, sample)
+        try:
+            request = subject.request(row, order.value, sample)
+        except PromptError as error:
+            missing = sorted(subject.prompt.variables - row.inputs.keys()) if subject.prompt is not None else []
+            hint = "".join(f"; give --input {name}=VALUE" for name in missing[:1])
+            raise refused(f"{error}{hint}") from None
         endpoint = subject.asker.exchanger.endpoint
     data = _data(request, endpoint)
     typer.echo(json.dumps(data, ensure_ascii=False, indent=1) if as_json else _text(data))

@@ -88,7 +88,8 @@ class JudgeCase:
         problem = problem_of_row(self._judged.report, self._case)
         if problem is not None:
             near = why_not_recorded(self._suite, self._case)
-            raise CaseFailed("\n".join([f"{self._case.place}: {self.id}: {problem}", *([near] if near else [])]))
+            where = [] if self._case.place in problem else [self._case.place]
+            raise CaseFailed("\n".join([problem, *where, *([near] if near else [])]))
         if self.status != "agrees":
             pytest.xfail(_told(self._case))
 

@@ -161,7 +161,15 @@ def nearest(path: str | Path, request: ChatRequest, endpoint: str) -> str:
         return SequenceMatcher(None, _alike(lines), _alike(wanted), autojunk=False).ratio(), roughly(entry)
 
     best = max(nlargest(_COMPARED, entries, key=roughly), key=closely)
-    return _difference(_lines(best.facts, best.messages), wanted, f"recorded, {best.place}")
+    there = _lines(best.facts, best.messages)
+    shown = _difference(there, wanted, f"recorded, {best.place}")
+    other = best.facts["endpoint"]
+    if there == _lines({**facts, "endpoint": other}, request.messages):
+        shown += (
+            f"\nThe question is recorded, at another endpoint: JUDGE_API_BASE is another now, perhaps. With `endpoint: "
+            f"{other}` in the suite, or as an option of the judge, replies are found whatever the address."
+        )
+    return shown
 
 
 def _difference(old: list[str], new: list[str], name: str) -> str:

@@ -17,7 +17,7 @@ from judges.testing.outcome import (
     problems_of_snapshot,
 )
 from judges.testing.plugin import session_of
-from judges.testing.running import refuse_thresholds
+from judges.testing.running import check_suite
 from judges.testing.session import Session
 from judges.testing.suite import Suite
 from rubrics.score import RubricError
@@ -32,7 +32,7 @@ class JudgeFile(pytest.File):
         for model in session.models:
             try:
                 suite = Suite.load(self.path, model=model, samples=session.samples)
-                refuse_thresholds(suite)
+                check_suite(suite)
             except RubricError as error:
                 raise self.CollectError(str(error)) from None
             of = "" if model is None else f"-{model}"

@@ -103,9 +103,10 @@ def problems_of_snapshot(report: SuiteReport) -> Iterator[Problem]:
             f"{which} is not what {snapshot.path} holds. Where this is meant, {then}.\n{snapshot.difference}",
         )
     elif snapshot.state == "new":
+        there = "" if snapshot.known else ", and is not there yet; what records replies writes it"
         yield Problem(
             "snapshot",
-            f"{snapshot.path} does not hold what is sent about {_rows(snapshot.added)}: look at it, and {then}",
+            f"{snapshot.path} does not hold what is sent about {_rows(snapshot.added)}{there}: look at it, and {then}",
         )
 
 

@@ -79,7 +79,7 @@ async def run_suite_async(suite: Suite, sending: Sending | None = None) -> Suite
         JudgeConfigError: the cassette cannot be read or written, an input cannot be shown, …
     """
     how = sending or Sending()
-    refuse_thresholds(suite)
+    check_suite(suite)
     now = snapshots.snapshot_of(suite)
     state = snapshots.compared(suite, now)
     keeps = how.update_snapshots or (state.state == "new" and how.sends)
@@ -114,14 +114,16 @@ async def run_suite_async(suite: Suite, sending: Sending | None = None) -> Suite
     )
 
 
-def refuse_thresholds(suite: Suite) -> None:
-    """Refuse thresholds of what will be no figure of a suite: before its rows are asked about, not when that is paid.
+def check_suite(suite: Suite) -> None:
+    """Refuse what would show only after rows were asked about, and paid: thresholds of what will be no figure.
 
-    The names are those of a run that no model answered, of one row of each kind.
+    The names of figures are those of a run that no model answered, of one row of each kind.
 
     Raises:
         GoldenError: there is one.
+        JudgeConfigError: no model is named.
     """
+    _model(suite)
     if not suite.thresholds:
         return
     rows = [
@@ -162,7 +164,7 @@ def plan_suite(suite: Suite, sending: Sending) -> Plan:
     """
     from rubrics.engine.loop import block
 
-    refuse_thresholds(suite)
+    check_suite(suite)
 
     async def plan() -> Plan:
         store = None if sending.live else _store(suite, sending.mode)

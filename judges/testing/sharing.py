@@ -27,6 +27,7 @@ from judges.testing.running import Sending, cassette_of, plan_suite, run_suite
 from judges.testing.suite import Suite
 from rubrics.evaluation import Usage
 from rubrics.files import locked, replacing
+from rubrics.score import RubricError
 
 _WAIT = 0.05  # seconds between two looks at the lock
 
@@ -104,7 +105,8 @@ class Runs:
             budget = None if self.usd is None else _KeptBudget(self.usd, self.folder / "spent")
             report = run_suite(suite, replace(self.sending, mode=self._mode(suite), budget=budget))
         except Exception as error:  # each process is to say the same, and none to try it again
-            return json.dumps({"error": f"{type(error).__name__}: {error}"})
+            kind = "" if isinstance(error, RubricError) else f"{type(error).__name__}: "  # ours say what is wrong
+            return json.dumps({"error": f"{kind}{error}"})
         return json.dumps({"report": report.to_dict()})
 
     def _mode(self, suite: Suite) -> Mode:

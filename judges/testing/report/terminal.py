@@ -134,6 +134,8 @@ def _numbers(found: Interval, clustered: bool) -> list[str]:
 
 
 def _flipped(each: Assessed, flips: Flips) -> str:
+    if not flips.verdicts:
+        return f"{flips.name} changes nothing of any row"
     moved, lifted = each.flipped(flips), each.lifted(flips)
     said = f"{flips.name} flipped {len(moved):,} of {each.figures.flips[flips.name].n:,} verdicts"
     if moved and lifted is not None:
@@ -171,9 +173,10 @@ def _changes(each: Assessed, width: int) -> Iterator[Line]:
 
 def _spent(each: Assessed) -> str:
     usage, worth = each.report.usage, each.worth
-    said = f"{number_of(usage.calls, 'request')} sent, {_dollars(usage)}" if usage.calls else "nothing was sent"
+    all_of_them = each.replayed == each.answers
+    about = " about changed inputs" if all_of_them else ""
+    said = f"{number_of(usage.calls, 'request')} sent{about}, {_dollars(usage)}" if usage.calls else "nothing was sent"
     if each.replayed:
-        all_of_them = each.replayed == each.answers
         said += f"; {'all' if all_of_them else f'{each.replayed:,} of {each.answers:,}'} answers replayed"
         if worth.calls:
             said += f", which took {number_of(worth.calls, 'request')}, {_dollars(worth)}"

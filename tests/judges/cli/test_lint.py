@@ -16,7 +16,7 @@ def test_one_line_a_finding(run: Run) -> None:
         "a.md:4: info: the judge cannot abstain",
         "b.md:6: error: '1 to 5' is not what the scale says, true or false",
     ]
-    assert result.stdout.splitlines()[-1] == "2 prompts: 1 errors, 0 warnings, 1 info"
+    assert result.stdout.splitlines()[-1] == "2 prompts: 1 error, 0 warnings, 1 info"
 
 
 def test_warnings_fail_where_that_is_asked_for(run: Run) -> None:
@@ -32,6 +32,7 @@ def test_a_suite(run: Run) -> None:
     result = run("lint", write_suite(prompt=FINE.replace("{{ reply", "{{ task | untrusted }}{{ reply")))
     assert result.exit_code == 1
     assert result.stdout.startswith("tone.md:7: error: 'task' is used, and no row of tone.golden.jsonl has such an")
+    assert run("lint", ".").stdout == result.stdout
 
 
 def test_a_suite_that_cannot_be_read(run: Run) -> None:

@@ -78,7 +78,11 @@ def test_a_pair_the_other_way_round(run: Run) -> None:
         (["tone.judge.yaml", "--case", "rude-3"], "there is no row 'rude-3'; there is 'rude-2', 'rude-1'"),
         (["tone.judge.yaml"], "which row of tone.golden.jsonl? Give --case ID; the first is 'kind-1'"),
         (["tone.md", "--case", "rude-1"], "--case is a row of a golden set: give --golden FILE"),
-        (["tone.md", "--model", "m"], "cannot be rendered: UndefinedError: 'reply' is undefined"),
+        (
+            ["tone.md", "--model", "m"],
+            "'reply' is undefined; give --input reply=VALUE",
+        ),
+        (["tone.judge.yaml", "--case", "rude-1", "--order", "swapped"], "--order is of pairs"),
         (["tone.md", "--input", "reply=x"], "no model is named"),
         (["tone.md", "--input", "reply"], "--input is NAME=VALUE, not 'reply'"),
         (["none.md", "--input", "reply=x"], "none.md: No such file or directory"),

@@ -88,6 +88,12 @@ def test_what_else_may_differ(tmp_path: Path, options: dict[str, Any], differenc
     assert changed(why(wanted, "rude")) == difference
 
 
+def test_what_differs_in_the_endpoint_alone_says_how_it_is_found_anywhere(tmp_path: Path) -> None:
+    recorded(tmp_path)
+    assert "With `endpoint: scripted` in the suite" in why(suite(tmp_path, endpoint="elsewhere"), "rude")
+    assert "With `endpoint" not in why(suite(tmp_path, endpoint="elsewhere", model="n"), "rude")
+
+
 def scaled(folder: Path, scale: Likert) -> Suite:
     golden = GoldenSet((GoldenRow.model_validate({"id": "rude", "inputs": {"reply": TEXTS["rude"]}, "score": 1}),))
     judge = Judge(ASKS, scale, client=ScriptedClient({"score": 1}), model="m", reason=False)

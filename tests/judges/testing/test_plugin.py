@@ -91,8 +91,10 @@ def recorded(run: Run) -> None:
 def test_nothing_is_sent_unless_it_is_asked_for(suite: Path, run: Run, loopback: LoopbackServer) -> None:
     result = run()
     result.assert_outcomes(passed=1, failed=42)
-    result.stdout.fnmatch_lines(["*golden.jsonl:1: r0: there is no verdict: not_recorded: *--judge-record=new*"])
-    result.stdout.fnmatch_lines(["*snapshots/tone.json does not hold what is sent about rows r0, r1, *"])
+    result.stdout.fnmatch_lines(["there is no verdict: not_recorded: *--judge-record=new*", "*golden.jsonl:1"])
+    result.stdout.fnmatch_lines(["FAILED tone.judge.yaml::row?r0? - CaseFailed: there is no verdict: not_rec*"])
+    result.stdout.fnmatch_lines(["*snapshots/tone.json does not hold what is sent about rows r0, r1, *not there yet*"])
+    result.stdout.fnmatch_lines(["*nothing was sent"])
     assert loopback.requests == []
 
 
@@ -128,14 +130,14 @@ def test_a_must_row_fails_where_the_judge_disagrees(suite: Path, run: Run) -> No
     write(suite / "golden.jsonl", changed)
     result = run("--judge-record=once")
     result.assert_outcomes(passed=41, xfailed=1, failed=1)
-    result.stdout.fnmatch_lines(["*golden.jsonl:1: r0: this row must agree *: people say false, the judge true"])
+    result.stdout.fnmatch_lines(["this row must agree (*golden.jsonl:1): people say false, the judge true"])
 
 
 def test_a_row_without_a_verdict_fails(suite: Path, run: Run, loopback: LoopbackServer) -> None:
     loopback.default = answers(lambda shown: "I would rather not" if "number 3." in shown else "Gladly" in shown)  # type: ignore[assignment]
     result = run("--judge-record=once")
     result.assert_outcomes(passed=42, failed=1)
-    result.stdout.fnmatch_lines(["*golden.jsonl:4: r3: there is no verdict: format: *"])
+    result.stdout.fnmatch_lines(["there is no verdict: format: *", "*golden.jsonl:4"])
     run().assert_outcomes(passed=42, failed=1)  # a failure is replayed as that failure
 
 
@@ -214,7 +216,7 @@ def test_a_budget_holds_over_all_suites(suite: Path, run: Run, loopback: Loopbac
     (suite / "other.md").write_text(PROMPT.replace("courteous", "polite"))
     # A request: 20 tokens for the prompt and 5 for the reply, at a dollar each. It reserves some 270 and 1,024.
     result = run("--judge-live", "--judge-price=1000000,1000000", "--judge-budget-usd=2400")
-    result.stdout.fnmatch_lines(["*r*: there is no verdict: budget: the request may cost *"])
+    result.stdout.fnmatch_lines(["there is no verdict: budget: the request may cost *"])
     spent = len(loopback.requests)
     assert 2 <= spent < 80
     assert spent * 25 <= 2400
@@ -230,6 +232,14 @@ def test_models_make_a_matrix(suite: Path, run: Run, loopback: LoopbackServer) -
 def test_samples_are_asked_for_anew(suite: Path, run: Run, loopback: LoopbackServer) -> None:
     run("--judge-record=new", "--judge-samples=3").assert_outcomes(passed=43)
     assert len(loopback.requests) == 120
+
+
+def test_without_a_model_a_suite_is_told_once(suite: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JUDGE_MODEL", raising=False)
+    (suite / "tone.md").write_text(PROMPT.replace("model: openai/m\n", ""))
+    result = run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["no model is named: *model:*--judge-model*JUDGE_MODEL"])
 
 
 def test_what_is_wrong_in_a_file_is_told_at_collection(suite: Path, run: Run) -> None:
