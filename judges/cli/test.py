@@ -10,7 +10,7 @@ import typer
 
 from judges.cli.options import BudgetOption, LiveOption, PriceOption, Record, RecordOption, SamplesOption, YesOption
 from judges.cli.running import judged, sending_of, suite_files
-from judges.cli.said import RED, complain, refused, refusing
+from judges.cli.said import BAD_INPUT, RED, complain, refusing
 from rubrics.shown import printable
 
 if TYPE_CHECKING:
@@ -146,9 +146,14 @@ def _print(assessed: Sequence[Assessed], told: Sequence[str]) -> None:
 def _write(paths: Sequence[Path], assessed: Sequence[Assessed]) -> None:
     from judges.testing.report import write_report
 
+    failed = False
     for path in paths:
         try:
             write_report(assessed, path)
         except OSError as error:
-            raise refused(f"{path}: cannot be written: {error.strerror or error}") from None
-        complain(f"{path} is written")
+            complain(f"{path}: cannot be written: {error.strerror or error}")
+            failed = True
+        else:
+            complain(f"{path} is written")
+    if failed:
+        raise typer.Exit(BAD_INPUT)

@@ -73,21 +73,25 @@ class Runs:
     usd: float | None = None
     announce: Callable[[Suite, Plan], None] | None = None
     _known: dict[str, Judged] = field(default_factory=dict)
+    _unkept: dict[str, str] = field(default_factory=dict)
 
     def judged(self, suite: Suite) -> Judged:
         """A suite's results. The first who asks judges it; others wait.
 
         Raises:
-            GoldenError: the suite cannot be judged: whoever tried it first tells why, and the others say the same.
+            GoldenError: the suite cannot be judged: whoever tried it first tells why, and the others say the same. Or
+                its results cannot be kept.
         """
         key = suite.key
+        if key in self._unkept:  # each test would pay for it again
+            raise GoldenError(self._unkept[key])
         if key not in self._known:
             found = self.folder / f"{key}.json"
             with FileIO(self.folder / "lock", "ab") as lock:
                 while not found.exists() and not locked(lock):
                     time.sleep(_WAIT)
                 if not found.exists():
-                    self._write(found, self._judge(suite))
+                    self._keep(key, found, self._judge(suite))
             self._known[key] = self._read(found)
         return self._known[key]
 
@@ -122,9 +126,14 @@ class Runs:
             begun.write_text("\n".join([*known, str(cassette)]), encoding="utf-8")
         return mode
 
-    def _write(self, path: Path, text: str) -> None:
-        with replacing(path) as whole:
-            whole.write_text(text, encoding="utf-8", errors="surrogatepass")
+    def _keep(self, key: str, path: Path, text: str) -> None:
+        try:
+            with replacing(path) as whole:
+                whole.write_text(text, encoding="utf-8", errors="surrogatepass")
+        except OSError as error:
+            why = error.strerror or str(error)
+            self._unkept[key] = f"the results cannot be kept in {self.folder}: {why} (TMPDIR names another place)"
+            raise GoldenError(self._unkept[key]) from None
 
     def _read(self, path: Path) -> Judged:
         data = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
@@ -148,4 +157,5 @@ class _KeptBudget(RunBudget):
     def settle(self, reservation: object, usage: Usage) -> None:
         """As `Budget.settle`."""
         super().settle(reservation, usage)  # type: ignore[arg-type]
-        self.path.write_text(json.dumps(self.spent.to_dict()))
+        with replacing(self.path) as whole:  # a process that dies here must not take the account with it
+            whole.write_text(json.dumps(self.spent.to_dict()))

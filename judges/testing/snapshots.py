@@ -85,14 +85,21 @@ def compared(suite: Suite, now: Snapshot | None) -> SnapshotState:
 
 
 def write(path: Path, snapshot: Snapshot) -> None:
-    """Write a snapshot, all of it or nothing. Rows of another suite with the same template stay in it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a snapshot, all of it or nothing. Rows of another suite with the same template stay in it.
+
+    Raises:
+        GoldenError: the snapshot cannot be read or written.
+    """
     then = _read(path) if path.exists() else None
     if then is not None and then.template == snapshot.template:
         snapshot = snapshot.model_copy(update={"rows": {**then.rows, **snapshot.rows}})
     text = json.dumps(snapshot.model_dump(), ensure_ascii=False, indent=1) + "\n"
-    with replacing(path) as whole:
-        whole.write_text(text, encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as whole:
+            whole.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise GoldenError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def _read(path: Path) -> Snapshot:

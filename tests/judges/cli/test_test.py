@@ -152,6 +152,24 @@ def test_reports_and_a_baseline(run: Run, server: LoopbackServer) -> None:
     assert "  baseline: 2 verdicts are not those of the baseline\n      rude-1: false → true\n" in changed.stdout
 
 
+def test_a_report_that_cannot_be_written_does_not_take_the_next_one_with_it(run: Run, server: LoopbackServer) -> None:
+    suite = write_suite()
+    Path("file").touch()
+    result = run("test", suite, "--live", "--report", "file/report.json", "--report", "report.json")
+    assert result.exit_code == 2
+    assert "judges: file/report.json: cannot be written: " in result.stderr
+    assert Path("report.json").exists()  # it was paid for
+
+
+def test_a_snapshot_that_cannot_be_written_is_told_before_anything_is_sent(run: Run, server: LoopbackServer) -> None:
+    suite = write_suite()
+    Path("snapshots").touch()
+    result = run("test", suite, "--record", "once")
+    assert result.exit_code == 2
+    assert "snapshots/tone.json cannot be written: File exists" in result.stderr
+    assert not server.requests
+
+
 def test_a_suite_that_the_baseline_does_not_have(run: Run, server: LoopbackServer) -> None:
     run("test", write_suite(), "--record=once", "--report", "report.json")
     result = run("test", write_suite("other"), "--record=once", "--baseline", "report.json")
