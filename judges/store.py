@@ -281,11 +281,13 @@ class Line:
 
 
 def lines_of(path: Path) -> Iterator[Line]:
-    """The exchanges of one file. A line that is none is skipped with a warning, and a torn one without.
+    """The exchanges of one file. A line that is none is skipped with a warning; a torn one without, unless it is all
+    there is.
 
     Raises:
         OSError: it cannot be read.
     """
+    torn = complete = 0
     with path.open("rb") as lines:
         for number, whole in enumerate(lines, 1):
             line = whole.rstrip(b"\n")
@@ -296,13 +298,17 @@ def lines_of(path: Path) -> Iterator[Line]:
                 key, at, outcome = str(data["key"]), str(data.get("at", "")), _outcome_of(data)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
-                torn = line == whole or (not is_json and b'{"key"'.startswith(line[:6]))
-                if not torn:  # by the death of the process that wrote it
+                if not is_json and b'{"key"'.startswith(line[:6]):  # by the death of the process that wrote it
+                    torn += 1
+                else:
                     warnings.warn(
                         f"{path}, line {number} is skipped: it is no exchange ({error})", StoreWarning, stacklevel=5
                     )
                 continue
+            complete += 1
             yield Line(number, line, key, at, data, outcome)
+    if torn and not complete:
+        warnings.warn(f"{path} holds no exchange, only one that was cut short", StoreWarning, stacklevel=5)
 
 
 def _read(path: Path, found: dict[str, ChatReply | ChatError], times: dict[str, str]) -> None:

@@ -135,7 +135,7 @@ def nearest(path: str | Path, request: ChatRequest, endpoint: str) -> str:
         return f"There is no cassette {path}."
     entries = current(read_cassette(path))
     if not entries:
-        return f"The cassette {path} is empty."
+        return f"The cassette {path} holds no exchange."
     key = request_key(endpoint, request)
     if any(entry.line.key == key for entry in entries):
         return (

@@ -350,6 +350,17 @@ async def test_lines_that_are_no_exchanges_are_reported_and_skipped(path: Path) 
         assert isinstance(await judge_of(ScriptedClient([]), store).judge(answer="x"), Verdict)
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+async def test_a_file_without_any_exchange_is_reported(path: Path, end: str) -> None:
+    """It is no empty cassette: somebody has lost what was in it."""
+    await judge_of(ScriptedClient(GOOD), Store(path)).judge(answer="x")
+    torn = path.read_text()[:200]
+    for only, message in ((torn, "holds no exchange, only one that was cut short"), ("hello", "line 1 is skipped")):
+        path.write_text(only + end)
+        with pytest.warns(StoreWarning, match=message):
+            Store(path, "none").load()
+
+
 @pytest.mark.parametrize("mode", ["new", "all", "rewrite", "once"])
 async def test_a_store_that_cannot_be_written_is_known_before_anything_is_paid(tmp_path: Path, mode: Any) -> None:
     (tmp_path / "file").write_text("")

@@ -124,7 +124,7 @@ def test_nothing_to_compare(tmp_path: Path) -> None:
     path = tmp_path / "tone.jsonl"
     assert why(suite(tmp_path), "rude") == f"There is no cassette {path}."
     path.touch()
-    assert why(suite(tmp_path), "rude") == f"The cassette {path} is empty."
+    assert why(suite(tmp_path), "rude") == f"The cassette {path} holds no exchange."
     assert why_not_recorded(suite(tmp_path), run_suite(suite(tmp_path), Sending(mode="new"))["rude"]) is None
 
 
