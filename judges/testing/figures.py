@@ -33,11 +33,11 @@ from judges.testing.classification import (
     true_positive_rate,
 )
 from judges.testing.decisions import Decision, decide
-from judges.testing.golden import GoldenError, ratings_of
+from judges.testing.golden import GoldenError, index_of, ratings_of
 from judges.testing.intervals import Interval, mean, proportion
 from judges.testing.rates import answer_rates
 from judges.testing.reliability import Level, alpha_interval
-from judges.testing.results import Answer, Case, SuiteReport, index_of, spoken
+from judges.testing.results import Answer, Case, SuiteReport, spoken
 
 _FEW = 12
 """Labels up to which each has its precision and recall."""

@@ -13,7 +13,8 @@ A file is JSONL, one row a line, or YAML, a list of rows. A row is
   must: true                            # a disagreement on this row fails, however good the judge is otherwise
 ```
 
-`label` and `score` are values on the judge's scale, `winner` is a, b or tie, `ranking` the candidates from the best.
+`label` and `score` are values on the judge's scale, `winner` is a, b or tie, `ranking` the candidates from the best, by
+their names or, where they are a list, their numbers from 0.
 Two further fields let a row take part without a model: `reply`, a reply in the form that a judge asks for, which tests
 the extractor alone, and `recorded`, verdicts that were read elsewhere: a list of `{order: given | swapped, label: …}`
 or `{order: …, failure: KIND}`; several of one order are samples.
@@ -68,6 +69,21 @@ def _ranking(value: list[str | int] | None) -> list[str | int] | None:
     if value is None or len(value) < 2 or len(set(value)) < len(value):
         raise ValueError("a ranking lists two or more candidates from the best, each once")
     return value
+
+
+def index_of(name: str | int, candidates: Any) -> int:
+    """The index of a candidate by its name, or by its number.
+
+    Raises:
+        ValueError: there is no such candidate, or candidates are neither a mapping nor a list.
+    """
+    if not isinstance(candidates, (Mapping, list, tuple)):
+        raise ValueError(f"candidates are a list or a mapping, not {candidates!r}")
+    # A name that YAML takes for a number is a text once it was in JSON.
+    names = [str(each) for each in (candidates if isinstance(candidates, Mapping) else range(len(candidates)))]
+    if str(name) not in names:
+        raise ValueError(f"the ranking names {name!r}, which is no candidate; there are {', '.join(names)}")
+    return names.index(str(name))
 
 
 class _Strict(BaseModel):
@@ -140,6 +156,9 @@ class GoldenRow(_Strict):
         found = [name for name in _GOLD if name in self.model_fields_set]
         if len(found) != 1:
             raise ValueError(f"a row has exactly one of {', '.join(_GOLD)}; this has {' and '.join(found) or 'none'}")
+        if found == ["ranking"] and "candidates" in self.inputs:
+            for name in self.ranking or ():
+                index_of(name, self.inputs["candidates"])
         if found == ["winner"]:
             said = list(self.annotators.values() if isinstance(self.annotators, dict) else self.annotators)
             for value in [*said, *(each.label for each in self.recorded)]:
@@ -358,6 +377,11 @@ def _yaml_rows(text: str, path: Path) -> Iterator[tuple[int, Any]]:
 
     Fast: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+    def refused(loader: Any, node: Any) -> Any:
+        kind = node.tag.rpartition(":")[2]
+        problem = f"a {kind} is no value of a row; write a list, or a text"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
     class Loader(Fast):  # type: ignore[misc]
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             names: set[str] = set()
@@ -368,6 +392,8 @@ def _yaml_rows(text: str, path: Path) -> Iterator[tuple[int, Any]]:
                 names.add(name)
             return super().construct_mapping(node, deep)
 
+    for kind in ("set", "binary"):  # the one has no order, and is another text in each process; the other is no text
+        Loader.add_constructor(f"tag:yaml.org,2002:{kind}", refused)
     try:
         loader = Loader(text)
         root = loader.get_single_node()
@@ -376,7 +402,12 @@ def _yaml_rows(text: str, path: Path) -> Iterator[tuple[int, Any]]:
         if not isinstance(root, yaml.SequenceNode):
             raise GoldenError(f"{path}:{root.start_mark.line + 1}: a golden set in YAML is a list of rows")
         for node in root.value:
-            yield node.start_mark.line + 1, loader.construct_document(node)
+            row, line = loader.construct_document(node), node.start_mark.line + 1
+            try:
+                json.dumps(row, default=str)
+            except (TypeError, ValueError, RecursionError) as error:  # it holds itself, or has a date for a key
+                raise GoldenError(f"{path}:{line}: the row has no JSON form: {error}") from None
+            yield line, row
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: the 32nd of a month
         if isinstance(error, GoldenError):
             raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from math import fsum
@@ -15,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serial
 
 from judges.scale import Scale, scale_from
 from judges.testing.classification import is_label
-from judges.testing.golden import GoldenError, GoldenRow
+from judges.testing.golden import GoldenError, GoldenRow, index_of
 from judges.testing.rates import is_unreached
 from judges.verdict import FailureKind, JudgeFailure, Verdict
 from rubrics.evaluation import NO_USAGE, Usage
@@ -157,11 +156,6 @@ class Case(_Kept):
             others = [grade for place, grade in enumerate(label) if place != best and grade is not None]
             return label[best] is not None and all(grade < label[best] for grade in others)
         return is_label(label, gold) or (tolerance > 0.0 and abs(label - gold) <= tolerance + 1e-12)
-
-
-def index_of(name: str | int, candidates: Any) -> int:
-    """The index of a candidate by its name, or by its number."""
-    return list(candidates).index(name) if isinstance(candidates, Mapping) else int(name)
 
 
 class Threshold(_Kept):

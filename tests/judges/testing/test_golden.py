@@ -40,6 +40,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"label": ..., "winner": None}, "winner: a gold value is not null"),
     ({"label": ..., "ranking": None}, "ranking: a ranking lists two or more"),
     ({"label": ..., "ranking": ["x", "x"]}, "ranking: a ranking lists two or more"),
+    (
+        {"label": ..., "inputs": {"candidates": ["x", "y"]}, "ranking": [1, 2]},
+        "2, which is no candidate; there are 0, 1",
+    ),
+    ({"label": ..., "inputs": {"candidates": ["x", "y"]}, "ranking": [-1, 0]}, "the ranking names -1"),
+    ({"label": ..., "inputs": {"candidates": {"x": "", "y": ""}}, "ranking": ["x", "z"]}, "the ranking names 'z'"),
+    ({"label": ..., "inputs": {"candidates": "xy"}, "ranking": [0, 1]}, "candidates are a list or a mapping, not 'xy'"),
     ({"label": ..., "winner": "A"}, "winner: Input should be 'a', 'b' or 'tie', got 'A'"),
     ({"label": ..., "score": "4"}, "score"),
     ({"label": ..., "score": True}, "score"),
@@ -145,6 +152,10 @@ def test_yaml_and_json_lines_are_one(tmp_path: Path) -> None:
         ("rows:\n- id: a\n", 1, "a list of rows"),
         ("- id: a\n  inputs: {x: 1}\n  label: 1\n- 3\n", 4, "valid dictionary"),
         ("- id: a\n  inputs: {x: 1}\n  label: .nan\n", 1, "finite"),
+        ("- id: a\n  inputs: {x: !!set {a, b}}\n  label: 1\n", 2, "a set is no value of a row; write a list"),
+        ("- id: a\n  inputs: {x: !!binary gIGCgw==}\n  label: 1\n", 2, "a binary is no value of a row"),
+        ("- id: a\n  inputs: &all {x: *all}\n  label: 1\n", 1, "the row has no JSON form: Circular reference"),
+        ("- id: a\n  inputs: {x: {2024-01-01: 1}}\n  label: 1\n", 1, "the row has no JSON form: keys must be str"),
     ],
 )
 def test_yaml_that_is_wrong(text: str, line: int, message: str, tmp_path: Path) -> None:

@@ -264,6 +264,20 @@ def test_a_ranking_agrees_where_its_best_is_the_best() -> None:
     assert figures["kendall_tau_b"].estimate == pytest.approx((1 + 1 / 3) / 2)
 
 
+def test_a_report_of_candidates_that_yaml_named_by_numbers_survives_json() -> None:
+    judge = GroupwiseJudge(
+        "{{ candidates | untrusted }}",
+        Likert(1, 5),
+        reason=False,
+        model="m",
+        client=Script(lambda shown: {f"candidate_{n}": {"score": 5 if n == 1 else 1} for n in (1, 2)}),
+    )
+    rows = golden({"inputs": {"candidates": {1: "one", 2: "two"}}, "ranking": [1, 2]})
+    report = run_suite(Suite.of(judge, rows, name="s"), LIVE)
+    again = SuiteReport.model_validate(json.loads(json.dumps(report.to_dict())))
+    assert [again.status(case) for case in again.cases] == [report.status(case) for case in report.cases]
+
+
 def test_a_ranking_without_any_grade_is_an_abstention() -> None:
     judge = GroupwiseJudge(
         "{{ candidates | untrusted }}",
