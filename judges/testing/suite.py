@@ -268,8 +268,10 @@ class Suite:
 
     @cached_property
     def key(self) -> str:
-        """What makes two suites one, hashed: name, file, judge, rows, and how they are asked."""
-        how = [self.name, str(self.path), self.subject.fingerprint, self.samples, self.orders, self.response]
+        """What makes two suites one, hashed: name, files, judge, rows, how they are asked, and what is asked of them."""
+        scale = None if self.subject.scale is None else self.subject.scale.to_dict()
+        how = [self.name, self.subject.fingerprint, scale, self.samples, self.orders, self.response, self.positive]
+        how += [str(file) for file in (self.path, self.cassette, self.snapshot)]
         held = [[name, str(limit)] for name, limit in [*self.thresholds.items(), *self.perturbations.items()]]
         rows = [row.model_dump(mode="json", exclude_unset=True) for row in self.golden]
         said = json.dumps([how, held, self.min_n, self.tolerance, rows], default=str)

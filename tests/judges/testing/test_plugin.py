@@ -328,6 +328,20 @@ def test_a_report_of_which_nothing_was_judged_fails(
     result.stdout.fnmatch_lines(["40 of 40 questions have no reply (40 not_recorded): rows r0, *", "*nothing was sent"])
 
 
+def test_markers_that_differ_make_suites_of_their_own(suite: Path, run: Run, pytester: pytest.Pytester) -> None:
+    (suite / "tone.judge.yaml").unlink()
+    write(suite / "golden.jsonl", rows(40, wrong=1))
+    code = dedent(PYTHON).partition("@pytest.mark")[0]
+    for name, more in (("a", "positive=True"), ("b", "positive=False"), ("c", "cassette='empty.jsonl'")):
+        code += f'@pytest.mark.judge_suite("golden.jsonl", {more})\ndef test_{name}(judge_report):\n'
+        code += f"    print('{name}:', judge_report['true_positive_rate'].estimate)\n"
+    pytester.makepyfile(test_tone=code)
+    run("--judge-record=once", "-k", "test_a").assert_outcomes(passed=1, deselected=2)
+    result = run("-s")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*a: 1.0", "*b: 0.95", "*40 of 40 questions have no reply (40 not_recorded)*"])
+
+
 def test_a_baseline_holds_for_suites_in_python(suite: Path, run: Run, pytester: pytest.Pytester) -> None:
     (suite / "tone.judge.yaml").unlink()
     pytester.makepyfile(test_tone=dedent(PYTHON).replace("LIMIT", "0.5"))
