@@ -268,7 +268,7 @@ class Suite:
 
     @cached_property
     def key(self) -> str:
-        """What makes two suites one, hashed: name, files, judge, rows, how they are asked, and what is asked of them."""
+        """What makes two suites one, hashed: name, files, judge, rows, how they are asked, what is asked of them."""
         scale = None if self.subject.scale is None else self.subject.scale.to_dict()
         how = [self.name, self.subject.fingerprint, scale, self.samples, self.orders, self.response, self.positive]
         how += [str(file) for file in (self.path, self.cassette, self.snapshot)]
