@@ -1,7 +1,7 @@
 """Perturbations: changes of what is judged that should not move a verdict, and how many verdicts they move.
 
 A suite names them under `perturbations:`, with a threshold or without. They change the input that the suite calls the
-`response`; of a pair they change the candidate that gains by it, the worse one (of a tie `a`).
+`response`, where it is a text; of a pair they change the candidate that gains by it, the worse one (of a tie `a`).
 
 | name | the response |
 | --- | --- |
@@ -115,6 +115,11 @@ _Tried: TypeAlias = tuple[list[Flip], list[Answer]]
 
 
 async def _changed(perturbed: Perturbation, suite: Suite, judged: Sequence[Case]) -> _Tried:
+    if judged and not any(isinstance(case.row.inputs.get(_target(suite, case.row)), str) for case in judged):
+        raise GoldenError(
+            f"suite {suite.name}: {perturbed.name} changes a text, and the response of no row is one; show the judge a "
+            "text (of messages, what the last one says), or leave it out"
+        )
     verdicts: list[Flip] = []
     answers: list[Answer] = []
     for order in suite.orders:

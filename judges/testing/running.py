@@ -165,6 +165,7 @@ def plan_suite(suite: Suite, sending: Sending) -> Plan:
     from rubrics.engine.loop import block
 
     check_suite(suite)
+    snapshots.snapshot_of(suite)  # names the row that cannot be shown
 
     async def plan() -> Plan:
         store = None if sending.live else _store(suite, sending.mode)

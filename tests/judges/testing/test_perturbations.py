@@ -271,6 +271,15 @@ def test_what_does_not_fit_is_told(names: list[str], options: dict[str, Any], me
         run_suite(Suite.of(judge, replies(), name="s", perturbations=names, **options), Sending(live=True))
 
 
+def test_a_response_that_is_no_text_is_not_changed_and_that_is_told() -> None:
+    said: list[dict[str, Any]] = [{"role": "assistant", "content": "fine"}]
+    messages = [{"inputs": {"reply": said}, "label": True}, {"inputs": {"reply": 7}, "label": False}]
+    with pytest.raises(GoldenError, match="padding changes a text, and the response of no row is one"):
+        run(fine, ["padding"], golden(*messages))
+    mixed = golden(*messages, {"inputs": {"reply": "fine work"}, "label": True})
+    assert [flip.id for flip in found(run(fine, ["padding"], mixed), "padding").verdicts] == ["r2"]
+
+
 def test_identical_needs_ties() -> None:
     with pytest.raises(GoldenError, match="ties: false"):
         duel(lambda a, b: "A", ["identical"], ties=False)
