@@ -13,7 +13,7 @@ from judges.clients.protocol import ChatRequest, Message
 from judges.compare import Grades, GroupwiseJudge, PairwiseJudge
 from judges.judge import Judge
 from judges.prompt import Prompt
-from judges.scale import Scale
+from judges.scale import Numeric, Scale
 from judges.testing.golden import GoldenError, GoldenRow
 from judges.testing.replies import read_replies
 from judges.testing.results import Answer, Kind, Order, ReplyCheck
@@ -156,7 +156,7 @@ class Subject:
         samples: dict[Order, int] = {"given": 0, "swapped": 0}
         answers = []
         for each in row.recorded:
-            answer = _answer(each.answer(scale), each.order, samples[each.order])
+            answer = self._as_number(_answer(each.answer(scale), each.order, samples[each.order]))
             samples[each.order] += 1
             answers.append(answer.model_copy(update={"cached": True}))
         return answers
@@ -164,13 +164,19 @@ class Subject:
     def _in_terms_of_row(self, verdict: Verdict | JudgeFailure, order: Order, sample: int) -> Answer:
         answer = _answer(verdict, order, sample)
         if not isinstance(self.judge, PairwiseJudge) or answer.failure is not None:
-            return answer
+            return self._as_number(answer)
         label, score = _WINNER[answer.label], answer.score
         probabilities = [(_WINNER[each], p) for each, p in answer.probabilities]
         if order == "swapped":
             label, score = _OTHER[label], None if score is None else 1.0 - score
             probabilities = [(_OTHER[each], p) for each, p in probabilities]
         return answer.model_copy(update={"label": label, "score": score, "probabilities": probabilities})
+
+    def _as_number(self, answer: Answer) -> Answer:
+        """A label of a `Numeric` scale as a float, so that `Case.said` does not take 7 for a label and 7.5 for none."""
+        if answer.label is None or not isinstance(self.scale, Numeric):
+            return answer
+        return answer.model_copy(update={"label": float(answer.label)})
 
     def _inputs(self, row: GoldenRow, order: Order) -> dict[str, Any]:
         inputs = dict(row.inputs)

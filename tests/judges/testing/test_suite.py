@@ -142,6 +142,19 @@ def test_samples_count_by_what_most_of_them_say() -> None:
     assert figures["unanimity"].estimate == 0.0
 
 
+def test_samples_of_a_number_count_by_their_mean_also_where_some_are_whole() -> None:
+    said = iter([7, 8, 7.5, 2, 2, 5])
+    client = Script(lambda shown: {"score": next(said)})
+    judge = Judge("{{ reply | untrusted }}", Numeric(0, 10), reason=False, model="m", client=client, concurrency=1)
+    rows = golden({"inputs": {"reply": "x"}, "score": 7.5}, {"inputs": {"reply": "y"}, "score": 3})
+    report = run_suite(Suite.of(judge, rows, name="s", samples=3), LIVE)
+    assert [case.said() for case in report.cases] == [7.5, 3.0]
+    assert {report.status(case) for case in report.cases} == {"agrees"}
+    brought = golden({"inputs": {"reply": "x"}, "score": 3, "recorded": [{"label": each} for each in (2, 2, 5)]})
+    (case,) = run_suite(Suite.of(None, brought, name="s", scale=Numeric(0, 10))).cases
+    assert case.said() == 3.0
+
+
 def test_probabilities_give_calibration() -> None:
     def rule(shown: str) -> ChatReply:
         p = 0.9 if "good" in shown else 0.2
