@@ -10,7 +10,8 @@ import typer
 
 from judges.cli.options import BudgetOption, LiveOption, PriceOption, Record, RecordOption, SamplesOption, YesOption
 from judges.cli.running import judged, sending_of, suite_files
-from judges.cli.said import BAD_INPUT, RED, complain, refusing
+from judges.cli.said import BAD_INPUT, RED, complain, refused, refusing
+from rubrics.files import input_of
 from rubrics.shown import printable
 
 if TYPE_CHECKING:
@@ -75,6 +76,9 @@ def run(
         sending = sending_of(record, live, price, update_snapshots=update_snapshots)
         before = None if baseline is None else read_reports(baseline)
         suites = [Suite.load(file, model=model, samples=samples) for file in files for model in models or (None,)]
+        for path in report or ():
+            if input_of(path, [file for suite in suites for file in suite.files]) is not None:
+                raise refused(f"{path} is a file of a suite; give the report another name")
         reports = judged(suites, sending, usd=budget_usd, yes=yes)
         assessed = assess(reports, before)
         problems = [_problems(each, before, strict) for each in assessed]

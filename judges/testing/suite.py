@@ -262,6 +262,13 @@ class Suite:
         )
 
     @property
+    def files(self) -> list[Path]:
+        """What it is read from, and what a run keeps: no report may take their place."""
+        prompt = self.subject.prompt
+        read = None if prompt is None or prompt.where is None else Path(prompt.where)
+        return [file for file in (self.path, read, self.golden.path, self.cassette, self.snapshot) if file is not None]
+
+    @property
     def kind(self) -> Kind:
         """What its rows ask."""
         return _KINDS[self.golden.rows[0].gold_field]

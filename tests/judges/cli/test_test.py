@@ -161,6 +161,16 @@ def test_a_report_that_cannot_be_written_does_not_take_the_next_one_with_it(run:
     assert Path("report.json").exists()  # it was paid for
 
 
+def test_a_report_takes_the_place_of_no_file_of_a_suite(run: Run, server: LoopbackServer) -> None:
+    suite = write_suite()
+    assert run("test", suite, "--record", "once").exit_code == 0
+    for name in ("tone.md", "./tone.md", "snapshots/tone.json"):
+        result = run("test", suite, "--report", name)
+        assert result.exit_code == 2
+        assert f"judges: {Path(name)} is a file of a suite; give the report another name" in result.stderr
+    assert Path("tone.md").read_text() == PROMPT
+
+
 def test_a_snapshot_that_cannot_be_written_is_told_before_anything_is_sent(run: Run, server: LoopbackServer) -> None:
     suite = write_suite()
     Path("snapshots").touch()
