@@ -36,11 +36,18 @@ def lint(
     from judges.testing.report.assessed import number_of
 
     with refusing():
-        paths = [file for path in prompts for file in (suite_files([path]) if path.is_dir() else [path])]
-        found = [finding for path in paths for finding in look_over(path)]
+        paths = [file for path in prompts for file in (_within(path) if path.is_dir() else [path])]
+        found = list(dict.fromkeys(finding for path in paths for finding in look_over(path)))  # suites share prompts
     for finding in found:
         typer.echo(printable(str(finding)))
     counts = Counter(finding.level for finding in found)
     errors, warned = number_of(counts["error"], "error"), number_of(counts["warning"], "warning")
     typer.echo(f"{number_of(len(paths), 'prompt')}: {errors}, {warned}, {counts['info']} info")
     raise typer.Exit(RED if counts["error"] or (strict and counts["warning"]) else 0)
+
+
+def _within(folder: Path) -> list[Path]:
+    """The suites of a folder that have a prompt."""
+    from judges.testing.suite import read_suite
+
+    return [file for file in suite_files([folder]) if read_suite(file).prompt is not None]

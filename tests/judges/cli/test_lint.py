@@ -38,3 +38,15 @@ def test_a_suite(run: Run) -> None:
 def test_a_suite_that_cannot_be_read(run: Run) -> None:
     result = run("lint", "x.judge.yaml")
     assert result.exit_code == 2 and result.stderr.startswith("judges: x.judge.yaml: No such file or directory")
+
+
+def test_a_folder_tells_of_a_shared_prompt_once_and_leaves_out_suites_without_one(run: Run) -> None:
+    suite = write_suite(prompt=FINE.replace("{{ reply", "{{ task | untrusted }}{{ reply"))
+    Path("again.judge.yaml").write_text(suite.read_text())
+    Path("recorded.judge.yaml").write_text("golden: nothing.jsonl\n")
+    Path("README.md").write_text("How to judge, from 1 to 10.")
+    result = run("lint", ".")
+    assert result.exit_code == 1
+    (finding, summed) = result.stdout.splitlines()
+    assert finding.startswith("tone.md:7: error: 'task' is used, and no row of tone.golden.jsonl has such an")
+    assert summed == "2 prompts: 1 error, 0 warnings, 0 info"
