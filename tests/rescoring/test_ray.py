@@ -514,7 +514,7 @@ def test_the_command_starts_a_ray_of_its_own_quietly_and_ctrl_c_is_polite(folder
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of its processes
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, out + err
-    lines = err.splitlines()
+    lines = [line for line in err.splitlines() if " left" not in line]  # a slow machine says how far it is
     assert len(lines) == 2, err
     assert lines[0] == "rubrics: finishing what is in progress; once more ends it at once"
     assert "interrupted; " in lines[1]
