@@ -40,6 +40,14 @@ The criterion: {{{{ criterion | trusted }}}}
 
 Does the response meet it?
 """
+ONE_OF_A_WHOLE = ONE.replace(
+    "The criterion:",
+    """\
+{% if above %}The criterion is a part of the last of these, each of which is a part of the one before:
+{% for text in above %}- {{ text | trusted }}
+{% endfor %}
+{% endif %}The criterion:""",
+)
 MANY = (
     "Decide for each of these criteria whether a response meets it. Judge each by itself.\n\n"
     "Criteria:\n{{ criteria | trusted }}\n" + _WORK

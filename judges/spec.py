@@ -213,7 +213,7 @@ def _of_requirement_judge(leaf: RequirementJudge) -> dict[str, Any]:
     assert isinstance(leaf.judge, Judge)
     taken = ("reason", "expected", "samples", "min_mass")
     judge = {name: value for name, value in _of_judge(leaf.judge).items() if name not in taken}
-    return {"requirement": leaf.requirement, **judge, "on_failure": leaf.on_failure}
+    return {"requirement": leaf.requirement, "above": leaf.above, **judge, "on_failure": leaf.on_failure}
 
 
 def _of_trajectory_judge(node: TrajectoryJudge) -> dict[str, Any]:

@@ -31,11 +31,11 @@ def paperbench(source: Any, *, grades: Grades | None = None, leaf: Leaf | None =
     if not isinstance(read.data, Mapping):
         raise read.fault((), f"a PaperBench rubric is an object, not {read.data!r:.80}")
     if grades is None:
-        return _node(read, read.data, (), None, leaf, {})
+        return _node(read, read.data, (), (), None, leaf, {})
     given = Source(grades, "the grades")
     known = _grades(given)
     leaves: dict[str, tuple[str | int, ...]] = {}
-    tree = _node(read, read.data, (), known, leaf, leaves)
+    tree = _node(read, read.data, (), (), known, leaf, leaves)
     given.require_known(known, leaves)
     return tree
 
@@ -44,6 +44,7 @@ def _node(
     read: Source,
     node: Mapping[str, Any],
     place: tuple[str | int, ...],
+    above: tuple[str, ...],
     grades: Mapping[str, float | None] | None,
     leaf: Leaf | None,
     leaves: dict[str, tuple[str | int, ...]],
@@ -54,14 +55,18 @@ def _node(
         parts = read.objects(below, (*place, "sub_tasks"), "sub_tasks")
         texts = [read.text(part, "requirements", (*place, "sub_tasks", i)) for i, part in enumerate(parts)]
         weights = [read.number(part, "weight", None, (*place, "sub_tasks", i), 0.0) for i, part in enumerate(parts)]
-        children = [_node(read, part, (*place, "sub_tasks", i), grades, leaf, leaves) for i, part in enumerate(parts)]
+        path = (*above, text)
+        children = [
+            _node(read, part, (*place, "sub_tasks", i), path, grades, leaf, leaves) for i, part in enumerate(parts)
+        ]
         return read.summed(dict(zip(names_of(texts), children, strict=True)), weights, "total", place)
     id = None if node.get("id") is None else str(node["id"])
     if id is not None and leaves.setdefault(id, place) is not place:
         raise read.fault((*place, "id"), f"another leaf has the id {id!r}, so that a grade would be of both")
     grade = _own(read, node, place) if grades is None else None if id is None else grades.get(id)
     finer = node.get("finegrained_task_category")
-    requirement = Requirement(text, grade, id, None, node.get("task_category"), [] if finer is None else [str(finer)])
+    tags = [] if finer is None else [str(finer)]
+    requirement = Requirement(text, grade, id, None, node.get("task_category"), tags, above)
     return requirement if leaf is None else leaf(requirement)
 
 

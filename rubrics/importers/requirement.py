@@ -22,6 +22,7 @@ class Requirement(Rubric):
         scale: how it is to be answered, as judges' prompt files say it, such as `{"type": "likert", "low": 1, "high":
             5}`; None for yes or no.
         category, tags: what the source says of it.
+        above: the requirements that it is a part of, the whole first.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Requirement(Rubric):
         scale: dict[str, Any] | None = None,
         category: str | None = None,
         tags: Sequence[str] = (),
+        above: Sequence[str] = (),
     ) -> None:
         super().__init__()
         if not isinstance(text, str) or not text.strip():
@@ -39,7 +41,7 @@ class Requirement(Rubric):
         if grade is not None and (isinstance(grade, bool) or not math.isfinite(grade) or not 0.0 <= grade <= 1.0):
             raise StructureError(f"Requirement: a grade is a number from 0 to 1, not {grade!r}")
         self.text, self.grade, self.id, self.scale = text, grade, id, scale
-        self.category, self.tags = category, list(tags)
+        self.category, self.tags, self.above = category, tuple(tags), tuple(above)
 
     def extra_repr(self) -> str:
         """The text, cut, and the grade."""

@@ -93,6 +93,23 @@ def test_leaves_may_be_answered_by_a_function_or_a_judge() -> None:
     assert fingerprint(loads(dumps(judged))) == fingerprint(judged)
 
 
+def test_a_judge_of_a_leaf_is_shown_what_it_is_a_part_of() -> None:
+    asked: list[str] = []
+
+    def reply(request: Any) -> str:
+        asked.append(request.messages[-1]["content"])
+        return '{"reason": "so", "score": true}'
+
+    leaf = judged_by(model="m", client=ScriptedClient(reply))
+    tree: Any = paperbench(task("The paper.", 1, task("Its code.", 1, task("It splits.", 1))), leaf=leaf)
+    assert tree.its_code.it_splits.above == ("The paper.", "Its code.")
+    score(tree)
+    score(requirements([{"weight": 1, "requirement": "It splits."}], leaf=leaf))
+    whole, alone = asked
+    assert "part of the one before:\n- The paper.\n- Its code.\n\nThe criterion: It splits.\n" in whole
+    assert "part of" not in alone and "\n\nThe criterion: It splits.\n" in alone
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
