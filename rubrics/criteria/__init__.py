@@ -12,7 +12,8 @@ _SUBJECTS = {
     "numbers": ("NumericEqual", "InRange", "MathEqual"),
     "choice": ("MultipleChoice",),
     "structure": ("ParsesJson", "MatchesSchema", "ValueIs", "ParsesXml", "ParsesYaml", "ParsesSql", "Markdown"),
-    "code": ("ParsesPython", "ImportsAllowed", "RuffClean", "UnitTests"),
+    "code": ("ParsesPython", "ImportsAllowed", "RuffClean"),
+    "unit_tests": ("UnitTests",),
     "tools": (
         *("Called", "NeverCalled", "CalledInOrder", "AtMostCalls", "NoRepeatedCalls", "ArgumentsMatch"),
         *("RecoversFromErrors", "WithinBudget", "SideEffect"),

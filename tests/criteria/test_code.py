@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -138,6 +139,85 @@ def test_children_are_stopped_too(tmp_path: Any) -> None:
     assert not mark.exists()
 
 
+def test_children_that_went_their_own_way_are_stopped_too(tmp_path: Any) -> None:
+    mark = tmp_path / "alive"
+    code = (
+        "import subprocess, sys\n"
+        "late = 'import sys, time; time.sleep(0.5); open(sys.argv[1], chr(119))'\n"
+        f"subprocess.Popen([sys.executable, '-c', late, {str(mark)!r}], start_new_session=True)\n{RIGHT}"
+    )
+    found = scored(UnitTests(TESTS), code)
+    if found.metadata["network"]:
+        pytest.skip("no namespaces here")
+    assert found.score == 1.0
+    time.sleep(1)
+    assert not mark.exists()
+
+
+def test_a_child_that_stays_does_not_keep_the_tests_from_ending() -> None:
+    code = f"import os, time\nif os.fork() == 0:\n    time.sleep(60)\n{RIGHT}"
+    found = scored(UnitTests(TESTS, seconds=20), code)
+    if found.metadata["network"]:
+        pytest.skip("no namespaces here")
+    assert (found.score, found.reason) == (1.0, None)
+
+
+def test_what_answers_and_tests_may_be() -> None:
+    code = """
+from __future__ import annotations
+from dataclasses import dataclass
+import pickle
+
+@dataclass
+class Point:
+    x: int
+
+    async def moved(self) -> Point:
+        return Point(self.x + 1)
+
+def copied(point: Point) -> Point:
+    return pickle.loads(pickle.dumps(point))
+"""
+    tests = """
+from answer import Point
+
+async def test_moved():
+    assert (await Point(1).moved()) == Point(2)
+
+async def test_not_moved():
+    assert (await Point(1).moved()) == Point(1)
+
+def test_copied(x=1):
+    assert copied(Point(x)) == Point(x)
+
+def test_copied(x=2):
+    assert copied(Point(x)).x == x
+"""
+    found = scored(UnitTests(tests), code)
+    assert found.score == pytest.approx(2 / 3)
+    assert found.metadata["passed"] == ["test_moved", "test_copied"]
+    assert found.reason == "test_not_moved: AssertionError: assert (await Point(1).moved()) == Point(1)"
+
+
+def test_the_same_code_gets_the_same_score() -> None:
+    code = "def first(): return next(iter({'red', 'green', 'blue', 'white'}))"
+    tests = "def test_it():\n    raise ValueError(first())\n"
+    assert len({scored(UnitTests(tests), code).reason for _ in range(4)}) == 1
+
+
+def test_many_open_files_are_no_hindrance() -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip("so many files cannot be opened here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1100):
+            stack.enter_context(open(os.devnull))
+        assert scored(UnitTests(TESTS), RIGHT).score == 1.0
+
+
 def test_it_sees_no_environment_and_no_network() -> None:
     tests = """
 def test_environment():
@@ -193,6 +273,9 @@ def test_tests_that_cannot_be_run() -> None:
     [
         (lambda: UnitTests(), "give either tests or tests_from"),
         (lambda: UnitTests("x = 1"), "the tests hold no function"),
+        (lambda: UnitTests("def test_it(tmp_path): pass"), "the test test_it wants tmp_path: there are no fixtures"),
+        (lambda: UnitTests("def test_it(a, b=1, *, c): pass"), "the test test_it wants a, c:"),
+        (lambda: UnitTests("class TestIt:\n    def test_it(self): pass"), "those of the class TestIt would not be run"),
         (lambda: UnitTests(TESTS, seconds=0), "seconds is above 0"),
         (lambda: UnitTests(TESTS, megabytes=1), "megabytes at least 64"),
         (lambda: ImportsAllowed(), "give either allowed or forbidden"),
