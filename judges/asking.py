@@ -147,14 +147,19 @@ class Asker:
             raise JudgeConfigError(f"sampling cannot be sent as JSON: {error}") from None
 
     @property
+    def named_model(self) -> str | None:
+        """The model that would be asked now; None where none is named."""
+        return self._model or os.environ.get("JUDGE_MODEL") or None
+
+    @property
     def model(self) -> str:
         """The model that is asked.
 
         Raises:
             JudgeConfigError: none is named.
         """
-        model = self._model or os.environ.get("JUDGE_MODEL")
-        if not model:
+        model = self.named_model
+        if model is None:
             raise JudgeConfigError(
                 "no model is named: give model= (in front matter and suites `model:`, on the command line --model, to "
                 "pytest --judge-model), or set JUDGE_MODEL"
@@ -164,7 +169,7 @@ class Asker:
     @property
     def fingerprint(self) -> str:
         """What decides a reply beside the messages, hashed: model, sampling and the limit of tokens."""
-        how = [self._model or os.environ.get("JUDGE_MODEL"), self.sampling, self.max_tokens, self.top_logprobs]
+        how = [self.named_model, self.sampling, self.max_tokens, self.top_logprobs]
         return sha256(json.dumps(how, sort_keys=True).encode()).hexdigest()
 
     async def ask(

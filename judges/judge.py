@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol, Unpack
@@ -102,6 +101,7 @@ class Judge:
     def use(self, form: SingleForm) -> None:
         """Ask for another form of reply, one with evidence."""
         self.form = form
+        self._fingerprints: dict[str | None, str] = {}  # by model: a jury asks for it again and again
         self._fixed = fixed_messages(self.prompt, form)
 
     @property
@@ -118,12 +118,21 @@ class Judge:
         """
         return self.asker.model
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
-        """SHA-256 over what decides a verdict: prompt, scale, model, sampling, form and samples; in hex."""
+        """SHA-256 over what decides a verdict: prompt, scale, model, sampling, form and samples; in hex.
+
+        Where no model is named, that is what it says; it is another once JUDGE_MODEL names one.
+        """
+        model = self.asker.named_model
+        if model not in self._fingerprints:
+            self._fingerprints[model] = self._fingerprint(model)
+        return self._fingerprints[model]
+
+    def _fingerprint(self, model: str | None) -> str:
         asker = self.asker
         decides = [self.prompt.hash, self._fixed, self.form.instruction, json.dumps(self.scale.to_dict())]
-        how = [asker.model, asker.sampling, asker.max_tokens, self.expected, self.min_mass, self.samples]
+        how = [model, asker.sampling, asker.max_tokens, self.expected, self.min_mass, self.samples]
         return sha256(json.dumps([*decides, *how], sort_keys=True).encode()).hexdigest()
 
     def messages(self, **inputs: Any) -> list[Message]:

@@ -62,12 +62,7 @@ def _models(node: Any) -> list[str]:
     for each in getattr(judge, "judges", [judge]):
         asker = getattr(each, "asker", None)
         if asker is not None:
-            try:
-                found[asker.model] = None
-            except Exception as error:
-                if type(error).__name__ != "JudgeConfigError":
-                    raise
-                found[""] = None
+            found[asker.named_model or ""] = None
     return list(found)
 
 

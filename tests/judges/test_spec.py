@@ -25,7 +25,7 @@ from judges import (
     TrajectoryJudge,
 )
 from rubrics import ByEvidence, Clip, Gate, Rubric, SpecError, WeightedSum, dump, fingerprint, load
-from rubrics.spec import dumps, loads
+from rubrics.spec import described, dumps, loads, needs
 
 ASK = "Rate it.\n{{ action | untrusted }}"
 
@@ -124,6 +124,18 @@ def test_no_key_is_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "key" not in text and "127.0.0.1:2" not in text
     with pytest.raises(SpecError, match="LLMJudge has no argument 'api_key'"):
         loads("kind: LLMJudge\nprompt: x\napi_key: k")
+
+
+def test_a_judge_may_leave_open_which_model_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JUDGE_MODEL", raising=False)
+    tree = LLMJudge(ASK, Binary())
+    read = loads(dumps(tree))
+    unnamed = fingerprint(tree)
+    assert fingerprint(read) == unnamed and "model" not in dumps(read)
+    assert "model        none named: set JUDGE_MODEL (the root)" in described(read)
+    monkeypatch.setenv("JUDGE_MODEL", "m")
+    assert fingerprint(read) == fingerprint(tree) == fingerprint(LLMJudge(ASK, Binary(), model="m")) != unnamed
+    assert "model" not in dumps(read) and needs(read).models == {"m": ["the root"]}
 
 
 def test_a_prompt_file_is_found_beside_the_file(tmp_path: Path) -> None:
