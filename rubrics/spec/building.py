@@ -37,7 +37,7 @@ class Builder:
     def __init__(self, document: Document, folder: Path, allowed: Iterable[str] = ()) -> None:
         self.document, self.folder = document, folder
         self.allowed = [allowed] if isinstance(allowed, str) else list(allowed)
-        self._shared: dict[str, Rubric] = {}
+        self._shared: dict[str, Rubric | None] = {}  # by $id; None for one that failed
         self._faults: dict[str, None] = {}
 
     def tree(self) -> Rubric:
@@ -82,13 +82,19 @@ class Builder:
             if not isinstance(name, str) or name not in self._shared:
                 known = ", ".join(self._shared) or "none"
                 raise self.fault((*place, "$ref"), f"no node above has the $id {name!r}; there is {known}")
-            return self._shared[name]
+            shared = self._shared[name]
+            if shared is None:
+                raise _Failed
+            return shared
         name = data.get("$id")
         if name is not None and (not isinstance(name, str) or not name or name in self._shared):
             raise self.fault((*place, "$id"), f"an $id is a text that no other node has, not {name!r}")
-        made: Rubric = self.made({key: value for key, value in data.items() if key != "$id"}, place, "node")
-        if name is not None:
-            self._shared[name] = made
+        made: Rubric | None = None
+        try:
+            made = self.made({key: value for key, value in data.items() if key != "$id"}, place, "node")
+        finally:
+            if name is not None:
+                self._shared[name] = made
         return made
 
     def made(self, data: Mapping[str, Any], place: Place, family: str) -> Any:
@@ -181,13 +187,17 @@ class Builder:
                 raise self.fault(place, f"an argument is no JSON: {error}") from None
             invalid = error
         problems: dict[Place, list[Any]] = {}
+        wrong = set[Key]()
         for problem in invalid.errors(include_url=False):
+            wrong.update(problem["loc"][:1])
             problems.setdefault(self.document.found((*place, *problem["loc"])), []).append(problem)
         for where, several in problems.items():
             if any(other[: len(where)] == where and other != where for other in problems):
                 several = [problem for problem in several if problem["type"] == "missing"]  # the inner fault says more
             for message in _explained(kind, several):
                 self.fault(where, message)
+        right = {name: value for name, value in arguments.items() if name not in wrong}
+        self.built(kind.some.validate_json(json.dumps(right), strict=True), place)  # for faults further down
         raise _Failed
 
 

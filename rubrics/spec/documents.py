@@ -109,6 +109,9 @@ class Document:
                 line = key.start_mark.line + 1
                 if not isinstance(key, yaml.ScalarNode):
                     raise SpecError(f"{self.where}:{line}: a key is a text")
+                if key.value == "<<" and not key.style:
+                    problem = "'<<', which merges mappings, is no part of YAML 1.2: write the arguments out"
+                    raise SpecError(f"{self.where}:{line}: {problem}")
                 if key.value in keys:
                     raise SpecError(f"{self.where}:{line}: the key {key.value!r} stands there twice")
                 keys.add(key.value)

@@ -111,7 +111,15 @@ class Kind:
         Raises:
             KindError: the class takes arguments that no file can give.
         """
-        arguments: Any = _TypedDict(self.name, self.given)
+        return self._adapter(self.given)
+
+    @cached_property
+    def some(self) -> TypeAdapter[dict[str, Any]]:
+        """What checks some of the arguments, the others missing."""
+        return self._adapter({name: _NotRequired[given.__args__[0]] for name, given in self.given.items()})
+
+    def _adapter(self, given: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
+        arguments: Any = _TypedDict(self.name, given)
         arguments.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
         try:
             return TypeAdapter(arguments)
@@ -279,7 +287,7 @@ def _options(hint: Any, kind: str, name: str) -> dict[str, Any]:
 def _is_default(value: Any, parameter: inspect.Parameter | None) -> bool:
     if parameter is None or isinstance(value, Node) or type(value) is not type(parameter.default):
         return value is None and parameter is None
-    return bool(value == parameter.default)
+    return bool(value == parameter.default) and repr(value) == repr(parameter.default)  # -0.0 is another float
 
 
 def _is_credit(value: Any) -> bool:

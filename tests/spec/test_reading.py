@@ -46,6 +46,7 @@ rubrics:
         "x.yaml:3: rubrics.a.kind: there is no kind 'Gat'; did you mean Gate? (a class of your own is module:Class)",
         "x.yaml:6: rubrics.b.rubric: a node is a mapping with a kind, such as {kind: WeightedSum, …}",
         "x.yaml:10: rubrics.c.threshold: it must be a number, not 'yes'",
+        "x.yaml:9: rubrics.c.rubric: AllOf: there are no children; the rule says nothing about none",
         "x.yaml:11: rubrics.no: Clip: low (2.0) is above high (0.1)",
         "x.yaml:12: rubrics.d: WeightedSum needs the argument 'weights'",
         "x.yaml:12: rubrics.d.weigths: WeightedSum has no argument 'weigths'; did you mean weights?",
@@ -64,6 +65,7 @@ rubrics:
         ("kind: [", "x.yaml:1: it is no YAML"),
         ("a: 1\nkind: Gate\na: 2", "x.yaml:3: the key 'a' stands there twice"),
         ("kind: Gate\n? [1]\n: 2", "x.yaml:2: a key is a text"),
+        ("kind: Gate\nrubric:\n  <<: {kind: Gate}", "x.yaml:3: '<<', which merges mappings, is no part of YAML 1.2"),
         ("kind: !!python/object/apply:os.system [ls]", "x.yaml:1: it is no YAML: could not determine a constructor"),
         ("kind: Invert\nrubric: {$ref: a}", "x.yaml:2: rubric.$ref: no node above has the $id 'a'; there is none"),
         ("kind: Invert\nrubric: {$ref: a, kind: Gate}", "x.yaml:2: rubric: beside $ref there is nothing else"),
@@ -97,6 +99,25 @@ def test_aliases_may_not_multiply() -> None:
 def test_an_id_is_given_once() -> None:
     text = "kind: Sequential\nrubrics:\n- {kind: Sequential, $id: a}\n- {kind: Sequential, $id: a}"
     assert faults(text) == ["x.yaml:4: rubrics[1].$id: an $id is a text that no other node has, not 'a'"]
+
+
+def test_faults_of_a_node_and_of_those_below_it_are_told_together() -> None:
+    text = """\
+kind: WeightedSum
+weights: {a: half, b: 0.5}
+wheights: {}
+rubrics:
+  a: {kind: Gate, $id: shared, rubric: {kind: Sequentail}, threshold: x}
+  b: {kind: Invert, rubric: {$ref: shared}}
+  c: {kind: Invert, rubric: {$ref: other}}
+"""
+    assert [fault.split(",")[0].split(";")[0] for fault in faults(text)] == [
+        "x.yaml:2: weights.a: it must be a number",
+        "x.yaml:3: wheights: WeightedSum has no argument 'wheights'",
+        "x.yaml:5: rubrics.a.threshold: it must be a number",
+        "x.yaml:5: rubrics.a.rubric.kind: there is no kind 'Sequentail'",
+        "x.yaml:7: rubrics.c.rubric.$ref: no node above has the $id 'other'",
+    ]
 
 
 def test_a_file_of_json(tmp_path: Path) -> None:

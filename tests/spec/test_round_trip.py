@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from rubrics import (
     AllOf,
@@ -143,6 +143,7 @@ def trees(leaves: st.SearchStrategy[Rubric]) -> st.SearchStrategy[Rubric]:
 
 
 @given(trees(st.floats(-10, 10).map(Fixed)))
+@example(Clip(Fixed(1.0), -0.0, 0.0))
 @settings(max_examples=60, deadline=None)
 def test_any_tree_is_itself_again(tree: Rubric) -> None:
     read = again(tree)
