@@ -82,6 +82,7 @@ def examine(
     looked_at |= {
         "trajectories": data.rows.total(),
         "scored": int(np.isfinite(data.rewards).sum()),
+        **({"unfinished": data.rows["unfinished"]} if data.rows["unfinished"] else {}),
         "groups": len({group for group in data.groups if group is not None}),
     }
     if not attack:

@@ -24,8 +24,9 @@ CHECKS: dict[str, tuple[Severity, str]] = {
     "no-budget": ("note", "Give it budget=Budget(usd=…)"),
     "unfenced": ("error", "Write {{ value | untrusted }}, or | trusted where you vouch for it"),
     # of trajectories
+    "unreadable": ("error", "Mend the file, or leave it out: nothing is known of what is in it"),
     "errors": ("error", "Mend the node: an episode whose reward cannot be worked out is lost, or ends the run"),
-    "unscored": ("warning", "Find out why, and give it a Fallback where a score can be had another way"),
+    "unscored": ("warning", "Read the reasons, and give it a Fallback where a score can be had another way"),
     "never-ran": ("warning", "See what keeps it from running: a gate, a case, a check before it"),
     "constant": ("warning", "Make it harder or easier, or take it out: what never varies teaches nothing"),
     "saturated": ("warning", "Make it harder or easier: what hardly varies teaches hardly anything"),
@@ -75,7 +76,8 @@ class Diagnosis:
 
     Attributes:
         findings: the worst first, then by path.
-        looked_at: what was there to look at: `nodes`, `trajectories`, `scored`, `groups`, `attacks` (episodes scored).
+        looked_at: what was there to look at: `nodes`, `trajectories`, `scored`, `unfinished`, `groups`,
+            `attempts` (episodes of attacks).
         not_looked_at: what could not be looked at, and why.
     """
 
@@ -130,4 +132,6 @@ def _shown(value: Any) -> str:
         return f"{value:.3g}"
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, dict):
+        return ", ".join(f"{count} × {name!r}" for name, count in value.items())
     return str(value)

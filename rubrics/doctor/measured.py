@@ -32,7 +32,9 @@ class Measured:
         lengths: characters of all actions; NaN where the trajectory was not there.
         groups: of each row, what it shares with the other rollouts of its task; None for none.
         rows: how many rows there are by their status.
-        reasons: why rows have no reward, the first few.
+        why: of each node, the reasons for which it had no score, and how often.
+        reasons: why rows have no reward because of an error, the first few.
+        unread: what could not be read, the first few.
         late: of each episode that went on after all of its recorded reward had been paid, the share of its new reward
             that was paid after, and its id.
     """
@@ -40,6 +42,7 @@ class Measured:
     paths: list[str]
     scores: Floats
     statuses: dict[str, Counter[str]]
+    why: dict[str, Counter[str]]
     rewards: Floats
     recorded: Floats
     outcomes: Floats
@@ -47,6 +50,7 @@ class Measured:
     groups: list[Any]
     rows: Counter[str]
     reasons: list[str]
+    unread: list[str]
     late: list[tuple[str, float]]
 
 
@@ -65,19 +69,22 @@ def measured(
     paths = ["", *(path for path, _ in rubric.named_rubrics())]
     place = {path: number for number, path in enumerate(paths)}
     statuses = {path: Counter[str]() for path in paths}
+    why = {path: Counter[str]() for path in paths}
     nodes: list[list[float]] = []
     columns: dict[str, list[float]] = {name: [] for name in ("rewards", "recorded", "outcomes", "lengths")}
     groups: list[Any] = []
-    counts, reasons, late_shares = Counter[str](), list[str](), list[tuple[str, float]]()
+    counts, late_shares = Counter[str](), list[tuple[str, float]]()
+    problems: dict[str, list[str]] = {"error": [], "unreadable": []}
     nothing = float("nan")
     for row, trajectory in rows:
         counts[row.status] += 1
-        if row.status in ("error", "unreadable") and row.reason and len(reasons) < 5:
-            reasons.append(f"{row.id}: {row.reason}")
+        told = problems.get(row.status)
+        if told is not None and row.reason and len(told) < 5:
+            told.append(row.reason if row.id is None else f"{row.id}: {row.reason}")
         if row.evaluation is None:
             continue
         line = [nothing] * len(paths)
-        _note(row.evaluation, place, statuses, line)
+        _note(row.evaluation, place, statuses, why, line)
         nodes.append(line)
         columns["rewards"].append(nothing if row.reward is None else row.reward)
         columns["recorded"].append(nothing if row.recorded_reward is None else row.recorded_reward)
@@ -89,17 +96,36 @@ def measured(
             late_shares.append((str(row.id), late))
     arrays = {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
     scores = np.array(nodes, dtype=np.float64).reshape(len(nodes), len(paths))
-    return Measured(paths, scores, statuses, groups=groups, rows=counts, reasons=reasons, late=late_shares, **arrays)
+    return Measured(
+        paths,
+        scores,
+        statuses,
+        why,
+        groups=groups,
+        rows=counts,
+        reasons=problems["error"],
+        unread=problems["unreadable"],
+        late=late_shares,
+        **arrays,
+    )
 
 
-def _note(node: Evaluation, place: Mapping[str, int], statuses: dict[str, Counter[str]], line: list[float]) -> None:
+def _note(
+    node: Evaluation,
+    place: Mapping[str, int],
+    statuses: dict[str, Counter[str]],
+    why: dict[str, Counter[str]],
+    line: list[float],
+) -> None:
     number = place.get(node.path)  # a second call of one child is no place of the tree
     if number is not None:
         statuses[node.path][node.status] += 1
         if node.status == "scored" and node.score is not None:
             line[number] = node.score
+        elif node.status == "unscored" and node.reason:
+            why[node.path][node.reason] += 1
     for child in node.children:
-        _note(child, place, statuses, line)
+        _note(child, place, statuses, why, line)
 
 
 def length_of(trajectory: Trajectory) -> int:

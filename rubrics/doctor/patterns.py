@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from rubrics.doctor.findings import Finding, found
+from rubrics.doctor.findings import Finding, Severity, found
 from rubrics.doctor.measured import Measured
 from rubrics.doctor.statistics import area_under_curve, correlation, least_share, partial_rank_correlation, ranks
 from rubrics.rubric import Rubric
@@ -20,6 +20,8 @@ SAME = 0.98
 """Two leaves whose scores correlate at least so much are redundant; a node that does with the reward decides it."""
 LOST = 0.05
 """Unscored rows beyond this share are told."""
+MOST_LOST = 0.5
+"""A reward that is unscored in so large a share of the rows is an error."""
 FLAT = 0.5
 """Groups without variance from this share on are a warning; from a fifth on, a note."""
 LENGTH = 0.3
@@ -51,7 +53,10 @@ def patterns(rubric: Rubric, data: Measured) -> Iterator[Finding]:
 
 def _outcomes(data: Measured) -> Iterator[Finding]:
     rows = data.rows.total()
-    if failed := data.rows["error"] + data.rows["unreadable"]:
+    if unread := data.rows["unreadable"]:
+        what = f"{unread} of {rows} trajectories could not be read, such as {data.unread[0]}"
+        yield found("unreadable", "", what, trajectories=rows, unreadable=unread, examples=data.unread)
+    if failed := data.rows["error"]:
         what = f"{failed} of {rows} trajectories have no reward because of an error, such as {data.reasons[0]}"
         yield found("errors", "", what, trajectories=rows, errors=failed, examples=data.reasons)
     for path in data.paths:
@@ -61,8 +66,13 @@ def _outcomes(data: Measured) -> Iterator[Finding]:
             what = f"it ran in none of {data.scores.shape[0]} trajectories"
             yield found("never-ran", path, what, trajectories=data.scores.shape[0])
         elif ran and counts["unscored"] / ran > LOST:
+            share = counts["unscored"] / ran
             what = f"it has no score in {counts['unscored']} of the {ran} trajectories in which it ran"
-            yield found("unscored", path, what, ran=ran, unscored=counts["unscored"])
+            severity: Severity | None = "error" if not path and share >= MOST_LOST else None
+            reasons = dict(data.why[path].most_common(3))
+            yield found(
+                "unscored", path, what, severity=severity, ran=ran, unscored=counts["unscored"], reasons=reasons
+            )
 
 
 def _spread(rubric: Rubric, data: Measured) -> Iterator[Finding]:

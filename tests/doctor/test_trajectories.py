@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rubrics import Record, Rubric, Sequential, Step, Trajectory, TrajectoryRubric, Unscored, WeightedSum
 from rubrics.doctor import examine
+from rubrics.formats import read
 from rubrics.rescoring import rescore
 
 
@@ -176,10 +179,30 @@ def test_missing_scores_and_errors() -> None:
     tree = WeightedSum({"sound": SOUND, "some": Sometimes()}, {"sound": 0.5, "some": 0.5})
     result = examine(tree, episodes(), attack=False)
     assert {each.path for each in result.of("unscored")} == {"", "some"}
+    assert [each.severity for each in result.of("unscored")] == ["warning", "warning"]
     result = examine(WeightedSum([SOUND, Fragile()], [0.5, 0.5]), episodes(), attack=False)
     error = result.of("errors")[0]
     assert error.severity == "error" and "ValueError: seven" in error.what
     assert error.evidence["errors"] == sum("7" in each.steps[0].action for each in episodes())
+
+
+def test_a_reward_that_nothing_has_is_an_error_with_its_reasons() -> None:
+    class Shy(Rubric):
+        def forward(self, action: Any, observation: Any) -> float:
+            raise Unscored("no tool was called" if len(action) % 3 else "there is no answer")
+
+    finding = examine(Shy(), episodes(), attack=False).of("unscored")[0]
+    assert finding.severity == "error"
+    assert set(finding.evidence["reasons"]) == {"no tool was called", "there is no answer"}
+    assert sum(finding.evidence["reasons"].values()) == finding.evidence["unscored"]
+
+
+def test_what_cannot_be_read_is_told_apart_from_what_the_rubric_raises(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    result = examine(SOUND, [*episodes(), *read(tmp_path / "empty.jsonl")], attack=False)
+    assert [each.check for each in result.findings] == ["unreadable"]
+    assert result.findings[0].what.startswith("1 of 121 trajectories could not be read, such as ")
+    assert result.findings[0].what.endswith("empty.jsonl:1: the file is empty")
 
 
 def test_a_node_that_never_runs() -> None:
@@ -331,3 +354,14 @@ def test_what_needs_the_live_environment_is_not_attacked() -> None:
 def test_few_trajectories_are_not_judged() -> None:
     assert checks(WeightedSum([SOUND, Says("zebra")], [0.9, 0.1]), episodes(10), attack=False) == {}
     assert checks(SOUND, [], attack=True) == {}
+
+
+def test_unfinished_episodes_are_counted() -> None:
+    cut = [replace(episode, end=None, steps=episode.steps[:-1]) for episode in long_episodes()[:3]]
+    assert examine(Once(), [*long_episodes(), *cut], attack=False).looked_at == {
+        "nodes": 1,
+        "trajectories": 43,
+        "scored": 40,
+        "unfinished": 3,
+        "groups": 0,
+    }
