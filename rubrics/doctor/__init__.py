@@ -20,7 +20,7 @@ import numpy as np
 from rubrics.doctor.attacks import Attack, attacks_on, attempts
 from rubrics.doctor.findings import CHECKS, Diagnosis, Finding, Severity, diagnosis, found
 from rubrics.doctor.measured import Measured, measured
-from rubrics.doctor.patterns import patterns
+from rubrics.doctor.patterns import ENOUGH, patterns
 from rubrics.doctor.structure import asks_models, structural_findings
 from rubrics.evaluation import Evaluation
 from rubrics.formats.parsing import FormatProblem
@@ -79,9 +79,12 @@ def examine(
         return diagnosis(findings, looked_at, skipped)
     data = measured(rubric, drawn.passing(pairs), outcome)
     findings += _without_twice(findings, patterns(rubric, data))
+    scored = int(np.isfinite(data.rewards).sum())
+    if scored < ENOUGH:
+        skipped.append(f"how scores are spread: {scored} trajectories have a reward, {ENOUGH} are needed")
     looked_at |= {
         "trajectories": data.rows.total(),
-        "scored": int(np.isfinite(data.rewards).sum()),
+        "scored": scored,
         **({"unfinished": data.rows["unfinished"]} if data.rows["unfinished"] else {}),
         "groups": len({group for group in data.groups if group is not None}),
     }

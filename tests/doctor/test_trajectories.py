@@ -365,3 +365,9 @@ def test_unfinished_episodes_are_counted() -> None:
         "unfinished": 3,
         "groups": 0,
     }
+
+
+def test_too_few_trajectories_are_told() -> None:
+    few = "how scores are spread: 19 trajectories have a reward, 20 are needed"
+    assert examine(SOUND, episodes()[:19], attack=False).not_looked_at == (few,)
+    assert examine(SOUND, episodes()[:20], attack=False).not_looked_at == ()
