@@ -283,6 +283,9 @@ class ParsesXml(_Parsed):
         return Score(float(fits), None if fits else f"its root is <{name}>"[:200])
 
 
+_DEEPEST = 200  # levels of YAML
+
+
 class ParsesYaml(_Parsed):
     """Whether a text is YAML, with plain data only.
 
@@ -290,7 +293,8 @@ class ParsesYaml(_Parsed):
         value: what it must be as a whole: a mapping, a list, or anything.
         fence, of, within: see `ParsesJson`.
 
-    Aliases are refused: a few of them can stand for more data than fits in memory.
+    Aliases are refused: a few of them can stand for more data than fits in memory. So is what is nested more than 200
+    deep, which takes minutes to read.
     """
 
     language = ("yaml", "yml")
@@ -311,8 +315,13 @@ class ParsesYaml(_Parsed):
         import yaml
 
         try:
-            if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-                raise ValueError("it has aliases")
+            depth = 0
+            for event in yaml.parse(text, yaml.SafeLoader):  # as it is read: its time grows with the depth
+                depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+                if isinstance(event, yaml.AliasEvent):
+                    raise ValueError("it has aliases")
+                if depth > _DEEPEST:
+                    raise ValueError(f"it is nested more than {_DEEPEST} deep")
             return yaml.safe_load(text)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)

@@ -69,6 +69,8 @@ def scored(leaf: Rubric, action: Any, observation: Any = None) -> Evaluation:
         (ParsesYaml(), "a: [", 0.0, "it is no YAML"),
         (ParsesYaml(), "!!python/object/apply:os.system [ls]", 0.0, "it is no YAML: could not determine a constructor"),
         (ParsesYaml(), ALIASES, 0.0, "it has aliases"),
+        (ParsesYaml(), "[" * 100 + "]" * 100, 1.0, None),
+        (ParsesYaml(), "[" * 50_000, 0.0, "it is nested more than 200 deep"),
         (ParsesYaml(), "a: 2024-02-30", 0.0, "day"),
         (ParsesSql(), "SELECT a, b FROM t WHERE c > 3", 1.0, None),
         (ParsesSql(), "SELECT a FROM", 0.0, "it is no SQL"),
