@@ -1,18 +1,16 @@
 """Criteria of a whole episode: which tools were called, in which order, with what, and what came of it.
 
-Calls are read off actions of the shapes that hosts and readers give (see `calls_of`). A criterion that finds fault with
-steps cites them in `metadata["evidence"]`, for `ByEvidence`.
+Calls are read off actions of the shapes that hosts and readers give (see `calls.calls_of`). A criterion that finds
+fault with steps cites them in `metadata["evidence"]`, for `ByEvidence`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from rubrics.criteria.calls import Call, calls_of, field_of
 from rubrics.criteria.values import Value, quoted, text_of
 from rubrics.delayed import TrajectoryRubric
 from rubrics.score import Score, StructureError, Unscored
@@ -21,59 +19,6 @@ if TYPE_CHECKING:
     from rubrics.credit import Credit
 
 Pairs = list[tuple[Any, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A tool call.
-
-    Attributes:
-        step: the index of the step that made it.
-        name: of the tool.
-        arguments: what it was given; a text where that is no JSON object.
-    """
-
-    step: int
-    name: str
-    arguments: Any
-
-    @property
-    def key(self) -> str:
-        """Equal for identical calls."""
-        return json.dumps([self.name, self.arguments], sort_keys=True, default=str)
-
-
-def calls_of(action: Any, step: int = 0) -> list[Call]:
-    """The tool calls of an action.
-
-    An action may be a chat message with `tool_calls` (each with `name` and `arguments`, or as OpenAI sends them, with
-    a `function`), or be a call itself: with `name` or `tool_name`, and `input` or `arguments`.
-    """
-    listed = _field(action, "tool_calls")
-    if isinstance(listed, Sequence) and not isinstance(listed, str):
-        return [call for each in listed for call in _call(each, step)]
-    return _call(action, step)
-
-
-def _call(value: Any, step: int) -> list[Call]:
-    inner = _field(value, "function")
-    value = value if inner is None or isinstance(inner, str) else inner
-    name = next((found for key in ("name", "tool_name") if isinstance(found := _field(value, key), str)), None)
-    arguments = next((found for key in ("input", "arguments") if (found := _field(value, key)) is not None), None)
-    if name is None or (arguments is None and not _has(value, "input", "arguments", "tool_name")):
-        return []
-    if isinstance(arguments, str):
-        with suppress(ValueError, RecursionError):  # it stays a text
-            arguments = json.loads(arguments)
-    return [Call(step, name, {} if arguments is None else arguments)]
-
-
-def _has(value: Any, *names: str) -> bool:
-    return any(name in value if isinstance(value, Mapping) else hasattr(value, name) for name in names)
-
-
-def _field(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
 class ToolCheck(TrajectoryRubric):
@@ -359,15 +304,15 @@ class RecoversFromErrors(ToolCheck):
                 return bool(self._path.read(action, observation, self.task))
             except Unscored:  # there is none, so it did not fail
                 return False
-        messages = _field(observation, "messages")
+        messages = field_of(observation, "messages")
         each = [observation, *(messages if isinstance(messages, list | tuple) else [])]
         return any(_is_error(one) for one in each)
 
 
 def _is_error(value: Any) -> bool:
-    if any(bool(_field(value, name)) for name in ("error", "is_error")):
+    if any(bool(field_of(value, name)) for name in ("error", "is_error")):
         return True
-    if str(_field(value, "status")).casefold() == "error":
+    if str(field_of(value, "status")).casefold() == "error":
         return True
     return (text_of(value) or "").lstrip().startswith(("Error", "ERROR", "Traceback (most recent call last)"))
 

@@ -20,7 +20,7 @@ from rubrics.criteria import (
     SideEffect,
     WithinBudget,
 )
-from rubrics.criteria.tools import Call, calls_of
+from rubrics.criteria.calls import Call, calls_of
 from rubrics.hosting.tool_calls import ToolCall
 from rubrics.rescoring import rescore_one
 
@@ -62,6 +62,20 @@ class Action:
         ),
         ({"tool_calls": [{"function": {"name": "a", "arguments": "{broken"}}]}, [("a", "{broken")]),
         (Action("move", {"to": "e4"}), [("move", {"to": "e4"})]),
+        ({"tool_calls": [{"function": {"name": "a"}}, {"name": "b"}, {}, None]}, [("a", {}), ("b", {})]),
+        (
+            {"content": [{"type": "text", "text": "x"}, {"type": "tool_use", "name": "a", "input": {"n": 1}}]},
+            [("a", {"n": 1})],
+        ),
+        (
+            {
+                "content": [{"type": "tool_use", "name": "a", "input": {"n": 1}}],
+                "tool_calls": [{"name": "a", "args": {"n": 1}}],
+            },
+            [("a", {"n": 1})],
+        ),
+        ([ToolCall("a", {}), {"tool_name": "b", "arguments": None}], [("a", {}), ("b", {})]),
+        (Record(get="x", name="a", input={}), [("a", {})]),
         ({"content": "no call", "name": "alice"}, []),
         ({"content": "x", "tool_calls": None}, []),
         ("text", []),
@@ -141,6 +155,12 @@ def test_what_an_episode_is_worth(leaf: Rubric, steps: list[Any], score: float, 
         found = judged(each, *steps)
         assert (found.status, found.score) == ("scored", score), found.reason
         assert found.metadata.get("evidence") == evidence
+
+
+def test_calls_that_json_cannot_write_are_compared() -> None:
+    odd = {"name": "a", "input": {("x", 1): 2}}
+    assert judged(NoRepeatedCalls(), odd, {"name": "a", "input": {("x", 1): 3}}).score == 1.0
+    assert judged(NoRepeatedCalls(), odd, odd).score == 0.5
 
 
 def test_what_nobody_reports_is_unscored() -> None:
