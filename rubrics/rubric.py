@@ -441,15 +441,18 @@ class Rubric(Node):
 
     def _claim(self, episode: Episode) -> None:
         """Let one live episode at a time have a node that keeps its state on itself."""
-        if self._owner is not None and self._owner() not in (None, episode):
+        if self._has_other_owner(episode):
             gc.collect()  # an episode that nobody holds any more is no obstacle
-        owner = None if self._owner is None else self._owner()
-        if owner is not None and owner is not episode and not owner.over:
+        if self._has_other_owner(episode):
             raise EpisodeError(
                 f"{type(self).__name__} keeps state on itself (it overrides reset), so it can serve one episode at a "
                 "time, and one is in progress; keep the state in self.memory, or copy the tree for each episode"
             )
         self._set(_owner=weakref.ref(episode))
+
+    def _has_other_owner(self, episode: Episode) -> bool:
+        owner = None if self._owner is None else self._owner()
+        return owner is not None and owner is not episode and not owner.over
 
     def _let_go(self, episode: Episode) -> None:
         if self._owner is not None and self._owner() is episode:

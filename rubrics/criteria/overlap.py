@@ -242,17 +242,18 @@ class Rouge(Likeness):
         return library("rouge_score.rouge_scorer", "text", self).RougeScorer([self.variant], use_stemmer=self.stem)
 
     def likeness(self, text: str, reference: str) -> float | Score:
+        words = library("rouge_score.tokenizers", "text", self).DefaultTokenizer(self.stem).tokenize
         if self.variant == "rougeL":  # by rouge-score itself it would take a hundred times as long
-            words = library("rouge_score.tokenizers", "text", self).DefaultTokenizer(self.stem).tokenize
-            said, meant = words(text), words(reference)
-            common = library("rapidfuzz.distance.LCSseq", "text", self).similarity(said, meant)
-            return _share(self.measure, common, len(said), len(meant))
-        words_said, words_meant = len(text.split()), len(reference.split())
-        if self.variant == "rougeLsum" and words_said * words_meant > _MOST_PAIRS:
-            told = f"there are {words_said} words and {words_meant} expected, too many for rougeLsum"
-            if words_said > words_meant:
-                return Score(0.0, told)
-            raise Unscored(told)
+            text_words, reference_words = words(text), words(reference)
+            common = library("rapidfuzz.distance.LCSseq", "text", self).similarity(text_words, reference_words)
+            return _share(self.measure, common, len(text_words), len(reference_words))
+        if self.variant == "rougeLsum":
+            said, meant = len(words(text)), len(words(reference))
+            if said * meant > _MOST_PAIRS:
+                told = f"there are {said} words and {meant} expected, too many for rougeLsum"
+                if said > meant:
+                    return Score(0.0, told)
+                raise Unscored(told)
         return float(getattr(self._scorer.score(reference, text)[self.variant], self.measure))
 
 

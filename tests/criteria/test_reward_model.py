@@ -30,7 +30,7 @@ class Server:
         self.headers: list[Any] = []
         self.failing: list[web.Response] = []  # answered first, one each
         self.longest = 1000  # longer texts are refused
-        self.together = 0  # answers wait until so many are under way
+        self.together = 0  # answers wait until so many were under way at once
         self.held = False  # answers wait to be let go
         self.busy = self.most = 0
         self.answer: Any = None  # in place of what the protocol answers
@@ -82,7 +82,7 @@ class Server:
             self.bodies.append(body)
             await self._tell()
             async with self.changed:
-                await self.changed.wait_for(lambda: self.busy >= self.together and not self.held)
+                await self.changed.wait_for(lambda: self.most >= self.together and not self.held)
             if self.failing:
                 return self.failing.pop(0)
             if self.answer is not None:

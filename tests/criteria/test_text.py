@@ -242,6 +242,8 @@ def test_lengths_that_would_take_long_are_not_compared() -> None:
     assert score(Fuzzy("a" * 1_001, by="partial"), "a") == "unscored"
     assert score(Rouge("a " * 2_000, variant="rougeLsum"), "a " * 2_001) == 0.0
     assert score(Rouge("a " * 2_001, variant="rougeLsum"), "a " * 2_000) == "unscored"
+    told = "there are 20000 words and 300 expected, too many for rougeLsum"
+    assert scored(Rouge("a " * 300, variant="rougeLsum"), "[1" * 20_000).reason == told
 
 
 @given(st.lists(st.sampled_from(["the", "cats", "Sat", "on", "é", "x-y"]), max_size=9), st.booleans())
