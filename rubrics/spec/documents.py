@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.constructor import ConstructorError
+from yaml.reader import ReaderError
 
 from rubrics.score import RubricError
 
@@ -38,14 +41,16 @@ class Document:
     def __init__(self, text: str, where: str, is_json: bool = False) -> None:
         self.where = where
         text = text.removeprefix("\ufeff")
+        loader = _JSONLoader if is_json else _Loader
         try:
             # Lines of JSON are found as those of YAML, which lacks some characters and breaks lines at others.
-            self.root: Any = yaml.compose(_NOT_YAML.sub("?", text.replace("\t", " ")) if is_json else text, _Loader)
+            self.root: Any = yaml.compose(_NOT_YAML.sub("?", text.replace("\t", " ")) if is_json else text, loader)
             if self.root is None:
                 raise SpecError(f"{where}: the file is empty; it holds a node, such as {{kind: WeightedSum, …}}")
             self._refuse_doubled(self.root)
             self._refuse_multiplied(self.root)
-            self.data: Any = json.loads(text) if is_json else _Loader("").construct_document(self.root)
+            data = loader("").construct_document(self.root)
+            self.data: Any = json.loads(text) if is_json else data
         except json.JSONDecodeError as error:
             raise SpecError(f"{where}:{error.lineno}: it is no JSON: {error.msg}") from None
         except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -54,6 +59,9 @@ class Document:
             mark = getattr(error, "problem_mark", None)
             line = "" if mark is None else f":{mark.line + 1}"
             problem = getattr(error, "problem", None) or str(error) or type(error).__name__
+            if isinstance(error, ReaderError):
+                line = f":{1 + text.count(chr(10), 0, error.position)}"
+                problem = f"a file holds no character {chr(error.character)!r}; in quotes write it as an escape"
             raise SpecError(f"{where}{line}: it is no {'JSON' if is_json else 'YAML'}: {problem}") from None
 
     @classmethod
@@ -144,17 +152,62 @@ class Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML whose plain scalars are read as YAML 1.2 does: `no` and `12:30` are texts, `1e-3` is a number."""
+    """YAML that holds what JSON does, its plain scalars read as YAML 1.2 does: `no` and `12:30` are texts, `1e-3` is a
+    number, `010` is ten."""
+
+
+def _scalar(read: Callable[[str], Any], what: str) -> Callable[[_Loader, Any], Any]:
+    def construct(loader: _Loader, node: Any) -> Any:
+        text = loader.construct_scalar(node)
+        try:
+            return read(text)
+        except ValueError:
+            raise ConstructorError(None, None, f"{text!r:.80} is no {what}", node.start_mark) from None
+
+    return construct
+
+
+def _boolean(text: str) -> bool:
+    return ("false", "true").index(text.lower()) == 1
+
+
+def _whole(text: str) -> int:
+    return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
 
 
 _Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in (
-    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("int", r"[-+]?[0-9]+", "-+0123456789"),
-    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+_Loader.yaml_constructors = {
+    f"tag:yaml.org,2002:{tag}": yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{tag}"]
+    for tag in ("str", "seq", "map")
+} | {None: yaml.SafeLoader.yaml_constructors[None]}
+for _tag, _pattern, _first, _read, _what in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF", _boolean, "boolean"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""], lambda text: None, "null"),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789", _whole, "whole number that can be read"),
+    (
+        "float",
+        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?",
+        "-+.0123456789",
+        _finite,
+        "finite number",
+    ),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), list(_first))
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _scalar(_read, _what))
+
+
+class _JSONLoader(_Loader):
+    """JSON with the numbers that only Python writes there: they are refused with their line."""
+
+
+_JSONLoader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^(?:NaN|-?Infinity)$"), list("NI-"))
 
 
 class _Dumper(yaml.SafeDumper):

@@ -86,6 +86,31 @@ def test_what_is_wrong(text: str, fault: str) -> None:
     assert faults(text)[0].startswith(fault)
 
 
+@pytest.mark.parametrize(
+    ("number", "fault"),
+    [
+        ("!!float .nan", "'.nan' is no finite number"),
+        ("1e400", "'1e400' is no finite number"),
+        ("9" * 5000, "'999"),
+        ("!!bool abc", "'abc' is no boolean"),
+        ("!!int ''", "'' is no whole number"),
+        ("!!timestamp 2024-01-01", "could not determine a constructor"),
+        ("!!timestamp abc", "could not determine a constructor"),
+        ("!!binary aGVsbG8=", "could not determine a constructor"),
+        ('"\0"', "a file holds no character '\\x00'"),
+    ],
+)
+def test_what_no_argument_can_be_is_told_with_its_line(number: str, fault: str) -> None:
+    text = f"kind: Gate\nrubric: {{kind: Sequential}}\nthreshold: {number}"
+    assert faults(text)[0].startswith(f"x.yaml:3: it is no YAML: {fault}")
+
+
+@pytest.mark.parametrize(("text", "number"), [("010", 10), ("08", 8), ("0o10", 8), ("0x1F", 31), ("1E1", 10)])
+def test_numbers_are_those_of_yaml_1_2(text: str, number: float) -> None:
+    tree = loads(f"kind: Gate\nrubric: {{kind: Sequential}}\nthreshold: {text}")
+    assert tree.threshold == number  # type: ignore[attr-defined]
+
+
 def test_aliases_may_not_multiply() -> None:
     bomb = "a0: &a0 [1, 1, 1, 1]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12))
     assert faults(bomb)[0].endswith("its aliases stand for more than 1,000,000 values")
@@ -128,6 +153,10 @@ def test_a_file_of_json(tmp_path: Path) -> None:
     path.write_text('{"kind": "Gate",\n}')
     with pytest.raises(SpecError, match=r"tree\.json:2: it is no JSON"):
         load(path)
+    for number in ("NaN", "-Infinity", "1e999"):
+        path.write_text(f'{{"kind": "Gate", "rubric": {{"kind": "Sequential"}},\n"threshold": {number}}}')
+        with pytest.raises(SpecError, match=rf"tree\.json:2: it is no JSON: '{number}' is no finite number"):
+            load(path)
     path.write_text('{"kind": "Gate", "kind": "Clip"}')
     with pytest.raises(SpecError, match=r"tree\.json:1: the key 'kind' stands there twice"):
         load(path)
