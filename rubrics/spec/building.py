@@ -6,11 +6,12 @@ import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pydantic import ValidationError
 
-from rubrics.modules import LoadError, load_module
+from rubrics.modules import LoadError, file_of, load_module
 from rubrics.rubric import Rubric
 from rubrics.score import RubricError
 from rubrics.spec.documents import Document, Key, SpecError
@@ -126,6 +127,8 @@ class Builder:
                 failed = True  # the others may have faults, too
         if failed:
             raise _Failed
+        if all(item is given for (_, item), (_, given) in zip(made, items, strict=True)):
+            return value  # of whatever class it is, such as a Counter or a named tuple
         return dict(made) if isinstance(value, dict) else type(value)(item for _, item in made)
 
     def imported(self, name: str, place: Place) -> Any:
@@ -134,9 +137,10 @@ class Builder:
         path = self.folder / where
         is_file = where.endswith(".py")
         if not self._is_allowed(where, path if is_file else None):
+            said = path.as_posix() if is_file else where
             raise self.fault(
                 place,
-                f"{name} is code, and {where} is not allowed: pass allow_import=[{where!r}], or --allow-import {where}",
+                f"{name} is code, and {where} is not allowed: pass allow_import=[{said!r}], or --allow-import {said}",
             )
         try:
             module = load_module(str(path) if is_file else where)
@@ -145,15 +149,15 @@ class Builder:
         found: Any = module
         for part in attribute.split("."):
             found = getattr(found, part, None)
+            if isinstance(found, ModuleType) and not self._is_allowed(found.__name__, file_of(found.__name__)):
+                raise self.fault(place, f"{name} is code of {found.__name__}, which {where} imports; it is not allowed")
         if found is None:
             raise self.fault(place, f"{where} has no {attribute!r}")
         return found
 
     def _is_allowed(self, where: str, path: Path | None) -> bool:
         if path is not None:
-            return any(name.endswith(".py") and Path(name).resolve() == path.resolve() for name in self.allowed) or (
-                where in self.allowed
-            )
+            return any(name.endswith(".py") and Path(name).resolve() == path.resolve() for name in self.allowed)
         return any(where == name or where.startswith(f"{name}.") for name in self.allowed)
 
     def _kind(self, name: Any, place: Place, family: str) -> Kind:

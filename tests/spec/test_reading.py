@@ -213,9 +213,10 @@ def test_nothing_is_imported_that_was_not_allowed(tmp_path: Path, monkeypatch: p
         path.write_text(f"kind: Map\nrubric: {{kind: {named}:Grade}}\nfunction: {named}:half")
         with pytest.raises(SpecError) as raised:
             load(path)
+        said = str(module) if named.endswith(".py") else named
         assert str(raised.value).splitlines() == [
-            f"{path}:{place}: {named}:{name} is code, and {named} is not allowed: pass allow_import=[{named!r}], or "
-            f"--allow-import {named}"
+            f"{path}:{place}: {named}:{name} is code, and {named} is not allowed: pass allow_import=[{said!r}], or "
+            f"--allow-import {said}"
             for place, name in (("2: rubric.kind", "Grade"), ("3: function", "half"))
         ]
     assert "own_unseen" not in sys.modules and not (tmp_path / "ran").exists()
@@ -230,6 +231,29 @@ def test_modules_that_are_imported_already_must_be_allowed_too() -> None:
         "is code, and tests.spec.graders is not allowed"
         in faults(f"kind: {FIXED}", allow_import=["tests.spec.other"])[0]
     )
+
+
+def test_a_file_is_allowed_by_its_path_not_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (tmp_path, tmp_path / "foreign"):
+        folder.mkdir(exist_ok=True)
+        own_module(folder, "own.py")
+        (folder / "tree.yaml").write_text("kind: own.py:Grade")
+    monkeypatch.chdir(tmp_path)
+    load("tree.yaml", allow_import=["own.py"])
+    with pytest.raises(SpecError, match=r"pass allow_import=\['foreign/own.py'\], or --allow-import foreign/own.py"):
+        load("foreign/tree.yaml", allow_import=["own.py"])
+    assert not (tmp_path / "foreign" / "ran").exists()
+    load("foreign/tree.yaml", allow_import=["foreign/own.py"])
+
+
+def test_what_an_allowed_module_imports_is_not_allowed_by_that() -> None:
+    text = "kind: Map\nrubric: {kind: Sequential}\nfunction: tests.spec.graders:math.sqrt"
+    assert faults(text, allow_import=OWN) == [
+        "x.yaml:3: function: tests.spec.graders:math.sqrt is code of math, which tests.spec.graders imports; "
+        "it is not allowed"
+    ]
+    assert loads(text, allow_import=[*OWN, "math"])(None, None) == 1.0
+    assert loads("kind: tests:spec.graders.Fixed", allow_import=["tests"])(None, None) == 1.0
 
 
 def test_a_package_allows_its_modules() -> None:
