@@ -326,6 +326,7 @@ def _fields(value: Any) -> dict[str, Any]:
     slots = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ()) if name != "__weakref__"]
     named = {name: getattr(value, name) for name in slots if hasattr(value, name)}
     named |= getattr(value, "__dict__", {})
+    named.pop("__pydantic_fields_set__", None)  # whether a value was given or is the default
     return {name: item for name, item in named.items() if not _is_cache(type(value), name)}
 
 

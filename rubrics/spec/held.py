@@ -144,7 +144,7 @@ class HeldPath(Held):
 
     @classmethod
     def written(cls, value: Any, writer: Writer) -> Any:
-        return str(Path(value).as_posix())
+        return Path(value).as_posix() if Path(value).is_absolute() else writer.beside(Path(value))
 
 
 _STANDS_FOR: list[tuple[type, Callable[[Any], bool], type[Held]]] = []

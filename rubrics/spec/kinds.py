@@ -129,15 +129,17 @@ class Kind:
 
     def call(self, arguments: dict[str, Any]) -> Any:
         """The object that the arguments make."""
-        rest, first = dict(arguments), []
-        several = [p for p in self.parameters.values() if p.kind is p.VAR_POSITIONAL]
-        if several and several[0].name in rest:
-            for name, parameter in self.parameters.items():
-                if parameter is several[0]:
-                    break
-                first.append(rest.pop(name, parameter.default))
-            given = rest.pop(several[0].name)
-            first += [given] if several[0].name in self.fields else given
+        rest: dict[str, Any] = dict(arguments)
+        first: list[Any] = []
+        nameless = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+        taken = list(self.parameters.values())
+        while taken and not (taken[-1].kind in nameless and taken[-1].name in rest):
+            taken.pop()
+        for parameter in taken:  # up to the last that can only be given by its place
+            given = rest.pop(parameter.name, parameter.default)
+            first += (
+                given if parameter.kind is parameter.VAR_POSITIONAL and parameter.name not in self.fields else [given]
+            )
         return self.cls(*first, **rest)
 
     def arguments(self, value: Any) -> dict[str, Any]:
@@ -165,13 +167,13 @@ def kept_argument(value: Any, name: str) -> Any:
     for attribute in (name, f"_{name}"):
         if attribute in getattr(value, "__dict__", ()):
             return vars(value)[attribute]
-    try:
-        return getattr(value, name)
-    except AttributeError:
+    found = getattr(value, name, value)
+    if found is value or getattr(found, "__self__", None) is value:  # there is nothing, or a method of that name
         raise KindError(
             f"{type(value).__name__} does not keep its argument {name!r}: keep it as self.{name}, or give the class a "
             "method spec_arguments() that returns its arguments"
-        ) from None
+        )
+    return found
 
 
 _kinds: dict[tuple[str, str], Kind] = {}
@@ -258,6 +260,8 @@ def as_data(annotation: Any) -> Any:
     if origin is Annotated:
         return Annotated[(as_data(parts[0]), *parts[1:])]
     kinds = tuple(map(as_data, parts))
+    if origin in (collections.abc.Iterable, collections.abc.Collection):
+        origin = list  # pydantic would give what can be gone through once, or nothing
     if origin in (Union, UnionType):
         return Union[kinds]  # noqa: UP007
     return origin[kinds]
@@ -287,7 +291,8 @@ def _options(hint: Any, kind: str, name: str) -> dict[str, Any]:
 def _is_default(value: Any, parameter: inspect.Parameter | None) -> bool:
     if parameter is None or isinstance(value, Node) or type(value) is not type(parameter.default):
         return value is None and parameter is None
-    return bool(value == parameter.default) and repr(value) == repr(parameter.default)  # -0.0 is another float
+    # Arrays compare to arrays, and -0.0 is another float.
+    return (value == parameter.default) is True and repr(value) == repr(parameter.default)
 
 
 def _is_credit(value: Any) -> bool:

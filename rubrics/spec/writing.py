@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from enum import Enum
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -86,7 +87,8 @@ class Writer:
         if (held := held_of(value)) is not None:
             return held.written(value, self)
         if isinstance(value, Mapping):
-            return {str(key): self.at(str(key), item) for key, item in value.items()}
+            named = [(str(key.value if isinstance(key, Enum) else key), item) for key, item in value.items()]
+            return {key: self.at(key, item) for key, item in named}
         if isinstance(value, Set):
             return sorted((self.value(item) for item in value), key=repr)
         if isinstance(value, list | tuple):
@@ -95,7 +97,7 @@ class Writer:
             return self.named(value)
         try:
             return to_jsonable_python(value)
-        except PydanticSerializationError:
+        except (PydanticSerializationError, UnicodeDecodeError):
             raise self.refused(f"a {type(value).__name__} cannot be written to a file: {value!r:.80}") from None
 
     def named(self, value: Any) -> str:
@@ -109,7 +111,7 @@ class Writer:
             isinstance(value, functools.partial)
             or not name
             or "<" in name
-            or getattr(value, "__self__", None) is not None
+            or not isinstance(getattr(value, "__self__", None), ModuleType | None)  # that of `math.sqrt` is `math`
         ):
             shown = name or repr(value)
             raise self.refused(f"{shown[-80:]} has no name that a file could give; define it at the top of a module")
@@ -117,8 +119,12 @@ class Writer:
         path = file_of(module)
         if path is None:
             return f"{module}:{name}"
-        where = os.path.relpath(path, Path.cwd() if self.folder is None else self.folder.resolve())
-        return f"{Path(where).as_posix()}:{name}"
+        return f"{self.beside(path)}:{name}"
+
+    def beside(self, path: Path) -> str:
+        """A path, as it is named in a file of this folder."""
+        folder = Path.cwd() if self.folder is None else self.folder.resolve()
+        return Path(os.path.relpath(path, folder)).as_posix()
 
     def refused(self, message: str) -> SpecError:
         """What to raise where something cannot be written."""
