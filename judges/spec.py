@@ -106,7 +106,11 @@ class HeldBudget(Held):
 
     form: ClassVar[dict[str, Any]] = {
         "type": "object",
-        "properties": {"calls": {"type": "integer"}, "tokens": {"type": "integer"}, "usd": {"type": "number"}},
+        "properties": {
+            "calls": {"type": ["integer", "null"]},
+            "tokens": {"type": ["integer", "null"]},
+            "usd": {"type": ["number", "null"]},
+        },
         "additionalProperties": False,
     }
 
@@ -268,7 +272,7 @@ class HeldCriterion(Held):
                 "properties": {
                     "text": {"type": "string"},
                     "weight": {"type": "number"},
-                    "id": {"type": "string"},
+                    "id": {"type": ["string", "null"]},
                     "scale": HeldScale.form,
                 },
                 "required": ["text"],

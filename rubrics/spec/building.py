@@ -51,7 +51,7 @@ class Builder:
         try:
             if not isinstance(data, Mapping):
                 raise self.fault((), f"a file holds a node, {{kind: …}}, not {_said(data)}")
-            tree = self.node({key: value for key, value in data.items() if key != "$schema"}, ())
+            tree = self.node(data, ())
         except _Failed:
             faults = list(self._faults)
             more = [f"… and {len(faults) - _SHOWN} more"] if len(faults) > _SHOWN else []
@@ -73,7 +73,8 @@ class Builder:
         return _Failed()
 
     def node(self, data: Mapping[str, Any], place: Place) -> Rubric:
-        """The node that data describes."""
+        """The node that data describes; its `$schema` is for editors."""
+        data = {key: value for key, value in data.items() if key != "$schema"}
         if "$ref" in data:
             name = data["$ref"]
             if len(data) > 1:
@@ -88,7 +89,7 @@ class Builder:
                 raise _Failed
             return shared
         name = data.get("$id")
-        if name is not None and (not isinstance(name, str) or not name or name in self._shared):
+        if "$id" in data and (not isinstance(name, str) or not name or name in self._shared):
             raise self.fault((*place, "$id"), f"an $id is a text that no other node has, not {name!r}")
         made: Rubric | None = None
         try:

@@ -132,7 +132,7 @@ class HeldFunction(Held):
 class HeldPath(Held):
     """A path; a relative one is relative to the folder of the file."""
 
-    form: ClassVar[dict[str, Any]] = {"type": "string", "format": "path"}
+    form: ClassVar[dict[str, Any]] = {"type": "string", "format": "path", "minLength": 1}
 
     @classmethod
     def check(cls, data: Any) -> None:

@@ -19,7 +19,7 @@ def schema() -> dict[str, Any]:
         if family == "node":
             options += [{"$ref": "#/$defs/$ref"}, {"$ref": "#/$defs/module:Class"}]
         else:
-            options.append({"enum": names})
+            options.append({"enum": [name for name in names if defs[name]["required"] == ["kind"]]})
         defs[family] = {"oneOf": options}
     defs["$ref"] = {
         "type": "object",
@@ -36,7 +36,6 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A rubric",
         "type": "object",
-        "properties": {"$schema": {"type": "string"}},
         "$ref": "#/$defs/node",
         "$defs": defs,
     }
@@ -49,7 +48,12 @@ def _describe(name: str, family: str, defs: dict[str, Any]) -> None:
     defs |= described.pop("$defs", {})
     properties = {"kind": {"const": name}, **described.get("properties", {})}
     if family == "node":
-        properties["$id"] = {"type": "string", "description": "a name by which other places refer to this node"}
+        properties["$id"] = {
+            "type": "string",
+            "minLength": 1,
+            "description": "a name by which other places refer to this node",
+        }
+        properties["$schema"] = {"description": "where an editor finds this schema"}
     defs[name] = {
         "type": "object",
         "description": _summary(kind),

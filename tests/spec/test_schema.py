@@ -40,12 +40,29 @@ def test_what_is_written_is_valid(name: str) -> None:
         "kind: LLMJudge\nprompt: x\nscale: stars",
         "kind: LLMJudge\nprompt: x\napi_key: secret",
         "kind: TrajectoryJudge\ncredit: Discount",
+        "kind: TrajectoryJudge\nprompt: '{{ trajectory }}'\nscale: binary\ncredit: Discounted",
+        "kind: Sequential\n$id: null",
+        "kind: Sequential\n$id: ''",
     ],
 )
 def test_what_cannot_be_loaded_is_not(text: str) -> None:
     assert not VALIDATOR.is_valid(yaml.safe_load(text))
     with pytest.raises(SpecError):
         loads(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$schema: rubric.schema.json\nkind: Sequential",
+        "kind: Gate\nrubric: {$schema: rubric.schema.json, kind: Sequential}",
+        "kind: LLMJudge\nprompt: x\nscale: binary\nbudget: {calls: null}",
+        "kind: Checklist\nmodel: m\ncriteria: [{text: Is it polite, id: null}]",
+    ],
+)
+def test_what_can_be_loaded_is(text: str) -> None:
+    assert loads(text)
+    assert VALIDATOR.is_valid(yaml.safe_load(text))
 
 
 def test_every_kind_is_described() -> None:
@@ -55,4 +72,4 @@ def test_every_kind_is_described() -> None:
             assert described["properties"]["kind"] == {"const": name}
             assert len(described["description"]) > 5, name
             kind = kind_named(name, family)
-            assert kind is not None and set(described["properties"]) - {"kind", "$id"} == set(kind.given)
+            assert kind is not None and set(described["properties"]) - {"kind", "$id", "$schema"} == set(kind.given)
