@@ -150,6 +150,16 @@ def refuse_unpriced(rubric: Any, price: Price | None) -> None:
     block(look)
 
 
+def refuse_unnamed(rubric: Any) -> None:
+    """Check that each judge of a tree, or of a group rubric, has a model to ask.
+
+    Raises:
+        JudgeConfigError: one has none.
+    """
+    for asker in askers(rubric):
+        _ = asker.model
+
+
 class RunBudget(Budget):
     """The budget of a run, which stops when it is used up.
 

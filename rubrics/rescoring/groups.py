@@ -11,6 +11,7 @@ from rubrics.fingerprinting import fingerprint_of
 from rubrics.formats.parsing import FormatProblem
 from rubrics.group import BatchScores, GroupRubric, score_groups
 from rubrics.rescoring.grouping import group_key
+from rubrics.rescoring.judging import refuse_unnamed
 from rubrics.rescoring.output import Key
 from rubrics.rescoring.replay import FAILURES, ReplayError, end_of, is_cancelled, row_for
 from rubrics.rescoring.rows import Row
@@ -44,6 +45,7 @@ class GroupMethod:
         cls, rubric: GroupRubric, size: int | None, by: str | None, assume_end: End | None, types: Types | None
     ) -> GroupMethod:
         """A method with its fingerprint."""
+        refuse_unnamed(rubric)
         print_of_all = fingerprint_of([rubric, size, by, *([] if types in (None, Types()) else [types])])
         return cls(rubric, size, by, assume_end, types or Types(), print_of_all)
 

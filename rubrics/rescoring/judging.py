@@ -31,6 +31,12 @@ def refuse_unpriced(rubric: Any, price: Any) -> None:
         _runs().refuse_unpriced(rubric, price)
 
 
+def refuse_unnamed(rubric: Any) -> None:
+    """`judges.runs.refuse_unnamed`."""
+    if _runs():
+        _runs().refuse_unnamed(rubric)
+
+
 def shared_budget_of(usd: float, account: Any) -> Any:
     """`judges.runs.SharedBudget`; None where nothing is asked."""
     return _runs().SharedBudget(usd, account) if _runs() else None

@@ -12,7 +12,7 @@ from rubrics.episode import Episode
 from rubrics.evaluation import Usage, evaluation_of
 from rubrics.fingerprinting import fingerprint_of, fingerprints
 from rubrics.formats.parsing import FormatProblem
-from rubrics.rescoring.judging import judge_paths, was_refused
+from rubrics.rescoring.judging import judge_paths, refuse_unnamed, was_refused
 from rubrics.rescoring.live import keeping_recorded, kept_scores
 from rubrics.rescoring.rows import Row, step_rewards_dict
 from rubrics.rescoring.types import RebuildError, Types
@@ -71,6 +71,7 @@ def prepared(
     """
     if record not in (None, "last", "steps"):
         raise ValueError(f"record is 'last' or 'steps', not {record!r}")
+    refuse_unnamed(rubric)
     prints = fingerprints(rubric)
     judges = {path: prints[path] for path in judge_paths(rubric)} or None
     chosen: Record = record or ("steps" if rubric.is_async_tree else "last")

@@ -189,3 +189,23 @@ def test_trajectories_are_scored_by_a_file_of_data(tree: Path) -> None:
     assert [row.reward for row in read_rows(Path("again.jsonl"))] == [1.0]
     refused = run("rescore", "runs.jsonl", "--rubric", "tree.yaml", "--out", "no.jsonl")
     assert refused.exit_code == 2 and "is code, and graders.py is not allowed" in refused.stderr
+
+
+def test_a_judge_without_a_model_is_shown_written_and_compared_and_not_asked(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JUDGE_MODEL", raising=False)
+    Path("judge.yaml").write_text("kind: LLMJudge\nprompt: 'Is it polite? {{ action | untrusted }}'\nscale: binary\n")
+    shown = run("show", "judge.yaml")
+    assert shown.exit_code == 0 and "model        none named: set JUDGE_MODEL (the root)" in shown.stdout
+    assert run("show", "judge.yaml", "--as", "yaml").exit_code == 0
+    assert run("diff-spec", "judge.yaml", "judge.yaml").stdout == "the same rubric\n"
+    judge = load("judge.yaml")
+    before = fingerprint(judge)
+    monkeypatch.setenv("JUDGE_MODEL", "m")
+    assert fingerprint(judge) == fingerprint(load("judge.yaml")) != before
+    monkeypatch.delenv("JUDGE_MODEL")
+    Path("runs.jsonl").write_text('{"id": "a", "steps": [{"action": "x", "observation": "y"}], "end": "terminated"}\n')
+    refused = run("rescore", "runs.jsonl", "--rubric", "judge.yaml", "--out", "scored.jsonl")
+    assert refused.exit_code == 2 and "no model is named" in refused.stderr
+    assert not Path("scored.jsonl").exists()
