@@ -218,6 +218,8 @@ def _explained(kind: Kind, problems: list[Any]) -> list[str]:
             told.append(f"{kind.name} has no argument {name!r}; {hint}")
         elif problem["type"] == "missing":
             told.append(f"{kind.name} needs the argument {name!r}")
+        elif problem["type"] == "json_invalid":
+            told.append("a text in it has half of a pair of surrogates, which is no character")
         elif problem["type"] == "value_error":
             told.append(str(problem["ctx"]["error"]))
         else:

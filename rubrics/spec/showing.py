@@ -111,7 +111,9 @@ def mermaid(tree: Rubric) -> str:
 
 def svg(tree: Rubric, title: str = "rubric", width: int = 100) -> str:
     """A tree as an SVG picture."""
-    console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console = Console(
+        record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor", emoji=False
+    )
     console.print(_drawn(tree))
     picture = console.export_svg(title=printable(title), unique_id="rubric")
     # The fonts that rich asks for are on a server; a picture of docs should not fetch anything.
@@ -125,6 +127,7 @@ def _console(width: int, color: bool) -> Console:
         force_terminal=color,
         color_system="standard" if color else None,
         highlight=False,
+        emoji=False,  # :x: in a pattern is a text
     )
 
 
@@ -132,7 +135,7 @@ def _drawn(tree: Rubric) -> Tree:
     met: set[int] = set()
 
     def draw(node: Rubric, name: str, weight: float | None, into: Tree | None) -> Tree:
-        said = f"[bold]{escape(printable(name))}[/bold] " if name else ""
+        said = f"[bold]{escape(_line(name))}[/bold] " if name else ""
         weighed = "" if weight is None else f"[cyan]{weight:g}[/cyan] × "
         again = id(node) in met
         arguments = "" if again else _arguments(node)
@@ -169,8 +172,12 @@ def _label(name: str, node: Rubric) -> str:
 
 def _quoted(text: str) -> str:
     """A text in a Mermaid label: its own marks are entities there."""
-    marks = {"&": "amp", '"': "quot", "<": "lt", ">": "gt", "#": "35"}
-    return "".join(f"#{marks[mark]};" if mark in marks else mark for mark in printable(text)).replace("\n", " ")
+    marks = {"&": "amp", '"': "quot", "<": "lt", ">": "gt", "#": "35", "%": "37", "`": "96"}
+    return "".join(f"#{marks[mark]};" if mark in marks else mark for mark in _line(text))
+
+
+def _line(text: str) -> str:
+    return printable(text).replace("\n", " ")
 
 
 def _listed(paths: list[str], most: int = 5) -> str:

@@ -209,3 +209,18 @@ def test_a_judge_without_a_model_is_shown_written_and_compared_and_not_asked(
     refused = run("rescore", "runs.jsonl", "--rubric", "judge.yaml", "--out", "scored.jsonl")
     assert refused.exit_code == 2 and "no model is named" in refused.stderr
     assert not Path("scored.jsonl").exists()
+
+
+def test_names_and_arguments_are_shown_as_they_are(tree: Path) -> None:
+    Path("odd.yaml").write_text(
+        "kind: Sequential\n"
+        "rubrics:\n"
+        "  \"%%{init: {'theme': 'dark'}}%%\": {kind: Regex, pattern: ':x: [bold] `y`'}\n"
+        '  "two\\nlines": {kind: Sequential}\n'
+    )
+    text = run("show", "odd.yaml").stdout
+    assert "├── %%{init: {'theme': 'dark'}}%% Regex(pattern=':x: [bold] `y`')\n" in text
+    assert "└── two lines Sequential\n" in text
+    assert ":x:&#160;[bold]&#160;`y`" in run("show", "odd.yaml", "--as", "svg").stdout
+    chart = run("show", "odd.yaml", "--as", "mermaid").stdout
+    assert "%%" not in chart and "`" not in chart and '"two lines: Sequential"' in chart
